@@ -1,0 +1,75 @@
+"""Every error Catchment raises on purpose.
+
+    CatchmentError
+    ├── InputError                 what the caller handed in is wrong (also a ValueError)
+    │   ├── ParseError             a text does not parse: line, column, found, expected
+    │   ├── BadValueError          a value of no Catchment type: NaN, infinity, lone surrogate, naive time, …
+    │   ├── BadNotificationError   a notification that cannot be: duplicate name, unknown envelope field, …
+    │   ├── BadFilterError         an operator that its value or type does not allow, an ill-formed filter
+    │   └── LimitError             input past a named limit: which limit, its size, the size found
+    └── UnavailableError           something the command needs is not installed or not there
+
+Each message says what was wrong, where, and what to do. A programming mistake of our own is an
+`assert`, never one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+# How much of an offending text an error repeats: enough to recognize it, bounded for logs.
+SHOWN_CHARACTERS_MAX = 60
+
+
+def shown(value: object) -> str:
+    """`value` as an error message quotes it: printable and short."""
+    text = ascii(value[: SHOWN_CHARACTERS_MAX * 2]) if isinstance(value, str) else ascii(value)
+    return text if len(text) <= SHOWN_CHARACTERS_MAX else text[: SHOWN_CHARACTERS_MAX - 1] + "…"
+
+
+class CatchmentError(Exception):
+    """The root: catch it to catch whatever Catchment raises."""
+
+
+class InputError(CatchmentError, ValueError):
+    """What the caller handed in is wrong."""
+
+
+class ParseError(InputError):
+    """A text that does not parse."""
+
+    def __init__(self, what: str, line: int, column: int, found: str, expected: Sequence[str]) -> None:
+        self.what, self.line, self.column = what, line, column
+        self.found, self.expected = found, tuple(expected)
+        accepted = f"; expected {', '.join(self.expected)}" if self.expected else ""
+        super().__init__(f"{what}, line {line}, column {column}: found {found}{accepted}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.what, self.line, self.column, self.found, self.expected)
+
+
+class BadValueError(InputError):
+    """A value of none of the five types."""
+
+
+class BadNotificationError(InputError):
+    """A notification that cannot be."""
+
+
+class BadFilterError(InputError):
+    """A constraint, filter, advertisement or pattern that cannot be."""
+
+
+class LimitError(InputError):
+    """Input past a named limit."""
+
+    def __init__(self, limit: str, maximum: int, actual: int | str, advice: str = "") -> None:
+        self.limit, self.maximum, self.actual, self.advice = limit, maximum, actual, advice
+        super().__init__(f"{limit} is {maximum:,}, found {actual}{'; ' + advice if advice else ''}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.limit, self.maximum, self.actual, self.advice)
+
+
+class UnavailableError(CatchmentError):
+    """Something the command needs is not installed, or not where it was said to be."""

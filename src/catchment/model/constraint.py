@@ -1,0 +1,367 @@
+"""A constraint: attribute name, operator, operand. What it means is a set of values (`domain.py`).
+
+`kind` says which types fit: a named type, `number` for int and float alike (what an untyped numeric
+literal means), or `any`. An absent attribute, or one of a type that does not fit, makes a constraint
+unknown, so a constraint has two sets: the values that satisfy it and those that fail it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final
+
+from catchment.errors import BadFilterError, CatchmentError, LimitError, shown
+from catchment.model import domain, globs
+from catchment.model import ranges as rng
+from catchment.model.domain import Keys, Values, keys_between
+from catchment.model.strings import Strings, after_prefix, not_glob, of_glob, of_ranges, successor
+from catchment.model.values import (
+    Json,
+    Type,
+    Value,
+    checked,
+    checked_name,
+    float_key,
+    format_time,
+    time_key,
+    value_from_json,
+    value_to_json,
+)
+
+# One constraint is one comparison; a longer list is many subscriptions in disguise.
+IN_VALUES_MAX: Final = 1_024
+ENVELOPE_NAMES: Final = ("$id", "$source", "$time", "$seq")
+_SETS_KEPT_MAX: Final = 131_072
+
+
+class Kind(StrEnum):
+    """The types of value a constraint fits."""
+
+    STRING = "string"
+    NUMBER = "number"
+    INT = "int"
+    FLOAT = "float"
+    BOOL = "bool"
+    TIME = "time"
+    ANY = "any"
+
+
+TYPES_OF_KIND: Final[dict[Kind, tuple[Type, ...]]] = {
+    Kind.STRING: (Type.STRING,),
+    Kind.NUMBER: (Type.INT, Type.FLOAT),
+    Kind.INT: (Type.INT,),
+    Kind.FLOAT: (Type.FLOAT,),
+    Kind.BOOL: (Type.BOOL,),
+    Kind.TIME: (Type.TIME,),
+    Kind.ANY: tuple(Type),
+}
+NUMERIC: Final = (Kind.NUMBER, Kind.INT, Kind.FLOAT)
+KIND_OF_LITERAL: Final[dict[type, Kind]] = {
+    str: Kind.STRING,
+    int: Kind.NUMBER,
+    float: Kind.NUMBER,
+    bool: Kind.BOOL,
+    datetime: Kind.TIME,
+}
+
+EQUALITY: Final = ("=", "!=", "in")
+ORDER: Final = ("<", "<=", ">", ">=")
+STRING_ONLY: Final = ("prefix", "suffix", "substring", "glob", "not suffix", "not substring", "not glob")
+OPERATORS: Final = (*EQUALITY, *ORDER, *STRING_ONLY, "any", "absent")
+_SPELLINGS: Final = {">*": "prefix", "*<": "suffix", "*": "substring", "contains": "substring", "==": "=", "<>": "!="}
+_SYMBOLS: Final = {"prefix": ">*", "suffix": "*<", "substring": "*"}
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """Immutable and checked; build it with `constraint()`."""
+
+    name: str
+    operator: str
+    value: Value | tuple[Value, ...] | None
+    kind: Kind
+
+    @property
+    def satisfied_by(self) -> Values:
+        """The values that make it true."""
+        return _satisfying(self.kind, self.operator, self.value)
+
+    @property
+    def failed_by(self) -> Values:
+        """The values that make it false; all others, absence included, leave it unknown."""
+        if self.operator == "absent":
+            return domain.PRESENT
+        return fitting(self.kind) - self.satisfied_by
+
+    def matches(self, value: Value | None) -> bool:
+        """Whether a value (None: absent) satisfies it."""
+        return value in self.satisfied_by
+
+    @property
+    def comparisons(self) -> int:
+        """How many values it compares with: what approximation counts."""
+        return max(1, len(self.value)) if isinstance(self.value, tuple) else 1
+
+    def __str__(self) -> str:
+        name = quoted_name(self.name)
+        if self.operator == "absent":
+            return f"not exists({name})"
+        negation, operator = ("not ", self.operator[4:]) if self.operator.startswith("not ") else ("", self.operator)
+        typed = f"{self.kind} " if self.kind is not _literal_kind(self.value) else ""
+        operand = "" if self.value is None else " " + _operand_text(self.value)
+        return f"{negation}{typed}{name} {_SYMBOLS.get(operator, operator)}{operand}"
+
+    def to_json(self) -> dict[str, Json]:
+        found: dict[str, Json] = {"name": self.name, "operator": self.operator}
+        if self.kind is not _literal_kind(self.value):
+            found["type"] = self.kind.value
+        if isinstance(self.value, tuple):
+            found["value"] = [value_to_json(value) for value in self.value]
+        elif self.value is not None:
+            found["value"] = value_to_json(self.value)
+        return found
+
+    @classmethod
+    def from_json(cls, found: object) -> Constraint:
+        if not isinstance(found, Mapping) or not {"name", "operator"} <= set(found) <= _JSON_FIELDS:
+            raise BadFilterError(
+                f"{shown(found)} is not a constraint: it has name, operator, and value and type if any"
+            )
+        value = found.get("value")
+        operand = [value_from_json(one) for one in value] if isinstance(value, list) else value
+        if operand is not None and not isinstance(operand, list):
+            operand = value_from_json(operand)
+        return constraint(found["name"], found["operator"], operand, found.get("type"))
+
+
+_JSON_FIELDS: Final = {"name", "operator", "value", "type"}
+
+
+def constraint(name: object, operator: object, value: object = None, kind: object = None) -> Constraint:
+    """A checked constraint: BadFilterError says what does not fit together."""
+    found_name = _checked_attribute(name)
+    spelled = _SPELLINGS.get(operator, operator) if isinstance(operator, str) else operator
+    if spelled not in OPERATORS:
+        raise BadFilterError(f"unknown operator {shown(operator)} on {shown(name)}: use one of {', '.join(OPERATORS)}")
+    assert isinstance(spelled, str)
+    try:
+        operand = _checked_operand(spelled, value)
+        found_kind = _checked_kind(spelled, operand, kind)
+        _check_pattern(spelled, operand)
+    except CatchmentError as problem:
+        raise _located(problem, f"{shown(found_name)} {spelled}") from None
+    return Constraint(found_name, spelled, operand, found_kind)
+
+
+def _located(problem: CatchmentError, where: str) -> CatchmentError:
+    return problem if isinstance(problem, LimitError) else type(problem)(f"{where}: {problem}")
+
+
+def _checked_attribute(name: object) -> str:
+    found = checked_name(name)
+    if found.startswith("$") and found not in ENVELOPE_NAMES:
+        raise BadFilterError(f"unknown envelope field {shown(found)}: there are {', '.join(ENVELOPE_NAMES)}")
+    return found
+
+
+def _checked_operand(operator: str, value: object) -> Value | tuple[Value, ...] | None:
+    if operator in ("any", "absent"):
+        if value is not None:
+            raise BadFilterError(f"takes no value, found {shown(value)}")
+        return None
+    if value is None:
+        raise BadFilterError("needs a value")
+    if operator != "in":
+        return checked(value)
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise BadFilterError(f"needs a list of values, found {shown(value)}")
+    members = [checked(one) for one in value]
+    if not members:
+        raise BadFilterError("needs at least one value")
+    if len(members) > IN_VALUES_MAX:
+        raise LimitError("IN_VALUES_MAX", IN_VALUES_MAX, f"{len(members):,} values", "split the subscription")
+    return tuple(members)
+
+
+def _checked_kind(operator: str, operand: Value | tuple[Value, ...] | None, kind: object) -> Kind:
+    if kind is not None and kind not in tuple(Kind):
+        raise BadFilterError(f"unknown type {shown(kind)}: use one of {', '.join(Kind)}")
+    literal = _one_literal_kind(operand)
+    found = literal if kind is None else Kind(str(kind))
+    if operand is not None and found is not literal and not (literal is Kind.NUMBER and found in NUMERIC):
+        raise BadFilterError(f"type {found} does not go with the {literal} {shown(operand)}")
+    if operator in STRING_ONLY and found is not Kind.STRING:
+        raise BadFilterError(f"{operator} is for strings, not for the {found} {shown(operand)}")
+    if operator in ORDER and found is Kind.BOOL:
+        raise BadFilterError("booleans have no order: use = or !=")
+    if operator == "absent" and found is not Kind.ANY:
+        raise BadFilterError("absence has no type")
+    return found
+
+
+def _one_literal_kind(operand: Value | tuple[Value, ...] | None) -> Kind:
+    if not isinstance(operand, tuple):
+        return _literal_kind(operand)
+    kinds = {KIND_OF_LITERAL[type(value)] for value in operand}
+    if len(kinds) > 1:
+        raise BadFilterError(f"mixes {' and '.join(sorted(kinds))}: write one `in` for each and join them with `or`")
+    return kinds.pop()
+
+
+def _literal_kind(operand: Value | tuple[Value, ...] | None) -> Kind:
+    if operand is None:
+        return Kind.ANY
+    return KIND_OF_LITERAL[type(operand[0] if isinstance(operand, tuple) else operand)]
+
+
+def _check_pattern(operator: str, operand: object) -> None:
+    if operator in STRING_ONLY and operator != "prefix":
+        assert isinstance(operand, str)
+        _GLOB_OF[operator.removeprefix("not ")](operand)
+
+
+# --- meaning ------------------------------------------------------------------------------------
+
+
+def fitting(kind: Kind) -> Values:
+    """All values of the types that fit."""
+    if kind is Kind.ANY:
+        return domain.PRESENT
+    found = domain.NOTHING
+    for one in TYPES_OF_KIND[kind]:
+        found |= domain.OF_TYPE[one]
+    return found
+
+
+@lru_cache(_SETS_KEPT_MAX)
+def _satisfying(kind: Kind, operator: str, value: Value | tuple[Value, ...] | None) -> Values:
+    if operator == "absent":
+        return domain.ABSENT
+    if operator == "any":
+        return fitting(kind)
+    if operator == "in":
+        assert isinstance(value, tuple)
+        return _union_of_equals(kind, value)
+    if operator == "!=":
+        return fitting(kind) - _satisfying(kind, "=", value)
+    assert value is not None
+    assert not isinstance(value, tuple)
+    if isinstance(value, str):
+        return domain.of_strings(_strings_satisfying(operator, value))
+    found = domain.NOTHING
+    for one in TYPES_OF_KIND[kind]:
+        found |= domain.of_keys(one, _keys_satisfying(one, operator, value))
+    return found
+
+
+def _union_of_equals(kind: Kind, members: tuple[Value, ...]) -> Values:
+    if kind is Kind.STRING:
+        texts = [str(member) for member in members]
+        return domain.of_strings(of_ranges(rng.union((text, successor(text)) for text in texts)))
+    found = domain.NOTHING
+    for one in TYPES_OF_KIND[kind]:
+        keys = rng.union(part for member in members for part in _keys_satisfying(one, "=", member))
+        found |= domain.of_keys(one, keys)
+    return found
+
+
+def edges(kind: Type, value: Value) -> tuple[int, int]:
+    """The least key of the type at or above `value`, and the least above it."""
+    if kind is Type.INT:
+        assert isinstance(value, int | float)
+        return math.ceil(value), math.floor(value) + 1
+    if kind is Type.FLOAT:
+        assert isinstance(value, int | float)
+        near = float(value)
+        key = float_key(near)
+        return key + (near < value), key + (near <= value)
+    key = int(value) if isinstance(value, bool) else time_key(value)  # type: ignore[arg-type]
+    return key, key + 1
+
+
+def _keys_satisfying(kind: Type, operator: str, value: Value) -> Keys:
+    at_or_above, above = edges(kind, value)
+    match operator:
+        case "=":
+            return keys_between(kind, at_or_above, above)
+        case "<":
+            return keys_between(kind, None, at_or_above)
+        case "<=":
+            return keys_between(kind, None, above)
+        case ">":
+            return keys_between(kind, above, None)
+        case _:
+            return keys_between(kind, at_or_above, None)
+
+
+_STRING_RANGES: Final[dict[str, Callable[[str], tuple[str, str | None]]]] = {
+    "=": lambda text: (text, successor(text)),
+    "<": lambda text: ("", text),
+    "<=": lambda text: ("", successor(text)),
+    ">": lambda text: (successor(text), None),
+    ">=": lambda text: (text, None),
+    "prefix": lambda text: (text, after_prefix(text)),
+}
+_GLOB_OF: Final[dict[str, Callable[[str], globs.Glob]]] = {
+    "suffix": globs.suffix_glob,
+    "substring": globs.substring_glob,
+    "glob": globs.glob,
+}
+
+
+def _strings_satisfying(operator: str, text: str) -> Strings:
+    if (range_of := _STRING_RANGES.get(operator)) is not None:
+        low, high = range_of(text)
+        return of_ranges(((low, high),) if high is None or low < high else ())
+    if operator.startswith("not "):
+        return not_glob(_GLOB_OF[operator[4:]](text))
+    return of_glob(_GLOB_OF[operator](text))
+
+
+# --- text ---------------------------------------------------------------------------------------
+
+TYPE_WORDS: Final = ("string", "number", "int", "float", "bool", "time")
+# Words that a bare name may not be: they mean something where a name may stand or follow.
+RESERVED_WORDS: Final = frozenset(
+    ("and", "or", "not", "in", "any", "exists", "prefix", "suffix", "contains", "glob", "within", "by", "true", "false")
+)
+NAME_PATTERN: Final = r"\$?[^\W\d]\w*(?:\.\w+)*"
+_BARE_NAME: Final = re.compile(NAME_PATTERN)
+_ESCAPES: Final = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def quoted_name(name: str) -> str:
+    if _BARE_NAME.fullmatch(name) and name.lower() not in RESERVED_WORDS:
+        return name
+    return _quoted(name, "`")
+
+
+def _quoted(text: str, quote: str) -> str:
+    return quote + "".join(_escaped(character, quote) for character in text) + quote
+
+
+def _escaped(character: str, quote: str) -> str:
+    if character == quote:
+        return "\\" + quote
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    return character if character.isprintable() else f"\\u{{{ord(character):x}}}"
+
+
+def literal(value: Value) -> str:
+    """A value as the filter language writes it."""
+    if isinstance(value, str):
+        return _quoted(value, '"')
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return format_time(value) if isinstance(value, datetime) else repr(value)
+
+
+def _operand_text(value: Value | tuple[Value, ...]) -> str:
+    return f"({', '.join(map(literal, value))})" if isinstance(value, tuple) else literal(value)

@@ -1,0 +1,165 @@
+r"""Glob patterns: `*` any run of characters, `?` one character, `\` escapes, nothing else is special.
+
+A pattern becomes a chain of positions, each passed by one character, some of which may wait for any
+run (the `*`). All positions reached are the bits of one integer, so a match takes one step for each
+character of the text whatever the pattern: no backtracking. Prefix, suffix and substring are globs too.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from catchment.errors import BadFilterError, LimitError, shown
+
+# A position is a bit: this bounds the work of one step.
+GLOB_CODEPOINTS_MAX: Final = 4_096
+# Globs in use at once repeat (one constraint, many filters); each is a few hundred bytes.
+_COMPILED_MAX: Final = 65_536
+
+_ONE: Final = None  # stands for `?` among the characters a pattern wants
+
+
+class Glob:
+    """A pattern in normal form: equal languages have equal `wanted` and `waits`."""
+
+    __slots__ = ("_bits", "_hash", "accepting", "waiting", "wanted")
+
+    def __init__(self, wanted: tuple[str | None, ...], waiting: int) -> None:
+        """`wanted[i]` is the character that leads from position i to i+1, None for any;
+        bit i of `waiting` says that position i may take any run of characters first."""
+        self.wanted = wanted
+        self.waiting = waiting
+        self.accepting = 1 << len(wanted)
+        any_character = sum(1 << i for i, character in enumerate(wanted) if character is _ONE)
+        self._bits: dict[str | None, int] = {None: any_character}
+        for i, character in enumerate(wanted):
+            if character is not None:
+                self._bits[character] = self._bits.get(character, any_character) | 1 << i
+        self._hash = hash((wanted, waiting))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Glob) and self.wanted == other.wanted and self.waiting == other.waiting
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Glob, (self.wanted, self.waiting)
+
+    def __repr__(self) -> str:
+        return f"Glob({self.pattern!r})"
+
+    # --- as an automaton ---
+
+    @property
+    def start(self) -> int:
+        return 1
+
+    def step(self, reached: int, character: str) -> int:
+        passed = (reached & self._bits.get(character, self._bits[None])) << 1
+        reached = (reached & self.waiting) | passed
+        # A position that waits accepts all that earlier ones would: forget those.
+        waits = reached & self.waiting
+        return reached & -(1 << (waits.bit_length() - 1)) if waits else reached
+
+    def accepts(self, reached: int) -> bool:
+        return bool(reached & self.accepting)
+
+    def matches(self, text: str) -> bool:
+        reached, step = 1, self.step
+        for character in text:
+            reached = step(reached, character)
+            if not reached:
+                return False
+        return bool(reached & self.accepting)
+
+    # --- what it says ---
+
+    @property
+    def characters(self) -> set[str]:
+        return {character for character in self.wanted if character is not None}
+
+    @property
+    def literal(self) -> str | None:
+        """The one string it matches, when that is so."""
+        return "".join(c or "" for c in self.wanted) if not self.waiting and _ONE not in self.wanted else None
+
+    @property
+    def least(self) -> str:
+        """The first in code point order of the shortest strings it matches."""
+        return "".join("\0" if character is None else character for character in self.wanted)
+
+    @property
+    def shape(self) -> tuple[str, str]:
+        """The plainest operator that says the same, with its operand."""
+        if (literal := self.literal) is not None:
+            return "=", literal
+        ends = self.waiting & (1 | self.accepting)
+        if _ONE not in self.wanted and self.wanted and self.waiting == ends:
+            text = "".join(character or "" for character in self.wanted)
+            name = {1 | self.accepting: "substring", self.accepting: "prefix", 1: "suffix"}[ends]
+            return name, text
+        return "glob", self.pattern
+
+    @property
+    def pattern(self) -> str:
+        parts: list[str] = []
+        for i, character in enumerate(self.wanted):
+            parts.append("*" if self.waiting >> i & 1 else "")
+            parts.append("?" if character is None else _escaped(character))
+        parts.append("*" if self.waiting & self.accepting else "")
+        return "".join(parts)
+
+
+def _escaped(text: str) -> str:
+    return "".join("\\" + c if c in "*?\\" else c for c in text)
+
+
+def _normal(wanted: list[str | None], waits: set[int]) -> Glob:
+    """Moves each `*` behind the `?`s next to it, so that one language has one form."""
+    waiting, at = 0, 0
+    while at <= len(wanted):
+        end = at
+        while end < len(wanted) and wanted[end] is _ONE:
+            end += 1
+        if any(position in waits for position in range(at, end + 1)):
+            waiting |= 1 << end
+        at = end + 1
+    return Glob(tuple(wanted), waiting)
+
+
+@lru_cache(_COMPILED_MAX)
+def glob(pattern: str) -> Glob:
+    """The glob a pattern writes."""
+    if len(pattern) > GLOB_CODEPOINTS_MAX:
+        raise LimitError("GLOB_CODEPOINTS_MAX", GLOB_CODEPOINTS_MAX, f"a pattern of {len(pattern):,}")
+    wanted: list[str | None] = []
+    waits: set[int] = set()
+    characters = iter(pattern)
+    for character in characters:
+        if character == "*":
+            waits.add(len(wanted))
+        elif character == "\\":
+            if (escaped := next(characters, None)) is None:
+                raise BadFilterError(f"glob {shown(pattern)} ends in a lone backslash: write \\\\ for a backslash")
+            wanted.append(escaped)
+        else:
+            wanted.append(_ONE if character == "?" else character)
+    return _normal(wanted, waits)
+
+
+@lru_cache(_COMPILED_MAX)
+def suffix_glob(text: str) -> Glob:
+    return _literal_glob(text, 1)
+
+
+@lru_cache(_COMPILED_MAX)
+def substring_glob(text: str) -> Glob:
+    return _literal_glob(text, 1 | 1 << len(text))
+
+
+def _literal_glob(text: str, waiting: int) -> Glob:
+    if len(text) > GLOB_CODEPOINTS_MAX:
+        raise LimitError("GLOB_CODEPOINTS_MAX", GLOB_CODEPOINTS_MAX, f"an operand of {len(text):,}")
+    return Glob(tuple(text), waiting)

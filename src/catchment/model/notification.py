@@ -1,0 +1,253 @@
+"""A notification: an immutable set of named, typed values, an envelope and an opaque payload.
+
+The envelope (`$id`, `$source`, `$time`, `$seq`) is matched on only where a filter names it. As JSON a
+notification is one flat object: its attributes, the envelope fields that are set, and `$payload` in
+base64 when there is one.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Final
+
+from catchment.errors import BadNotificationError, CatchmentError, LimitError, ParseError, shown
+from catchment.model.values import Json, Type, Value, checked, checked_name, type_of, value_from_json, value_to_json
+
+# Matching costs time for each attribute; a notification describes a happening, not a document.
+NOTIFICATION_ATTRIBUTES_MAX: Final = 1_024
+# A payload rides through every broker on the path.
+PAYLOAD_BYTES_MAX: Final = 1_048_576
+# One JSON text: the payload in base64 plus attributes.
+NOTIFICATION_JSON_CHARACTERS_MAX: Final = 8 * 1_048_576
+
+ENVELOPE_TYPES: Final = {"$id": Type.STRING, "$source": Type.STRING, "$time": Type.TIME, "$seq": Type.INT}
+_PAYLOAD: Final = "$payload"
+
+
+class Notification(Mapping[str, Value]):
+    """`Notification({"symbol": "DIS", "price": 101.25}, time=datetime.now(UTC))`; a Mapping of its attributes."""
+
+    __slots__ = ("_attributes", "_envelope", "_hash", "payload")
+
+    def __init__(
+        self,
+        attributes: Mapping[str, object] | Iterable[tuple[str, object]] = (),
+        *,
+        id: str | None = None,
+        source: str | None = None,
+        time: datetime | None = None,
+        seq: int | None = None,
+        payload: bytes = b"",
+    ) -> None:
+        self._attributes = _checked_attributes(attributes)
+        given = {"$id": id, "$source": source, "$time": time, "$seq": seq}
+        self._envelope = {name: _checked_field(name, value) for name, value in given.items() if value is not None}
+        self.payload = _checked_payload(payload)
+        self._hash: int | None = None
+
+    # --- attributes ---
+
+    def __getitem__(self, name: str) -> Value:
+        return self._attributes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._attributes)
+
+    def __len__(self) -> int:
+        return len(self._attributes)
+
+    @property
+    def matched(self) -> Mapping[str, Value]:
+        """Attributes and envelope together: what filters see."""
+        return {**self._attributes, **self._envelope} if self._envelope else self._attributes
+
+    # --- envelope ---
+
+    @property
+    def id(self) -> str | None:
+        return self._envelope.get("$id")  # type: ignore[return-value]
+
+    @property
+    def source(self) -> str | None:
+        return self._envelope.get("$source")  # type: ignore[return-value]
+
+    @property
+    def time(self) -> datetime | None:
+        return self._envelope.get("$time")  # type: ignore[return-value]
+
+    @property
+    def seq(self) -> int | None:
+        return self._envelope.get("$seq")  # type: ignore[return-value]
+
+    def stamped(
+        self,
+        *,
+        id: str | None = None,
+        source: str | None = None,
+        time: datetime | None = None,
+        seq: int | None = None,
+    ) -> Notification:
+        """The same with some of the envelope set."""
+        return Notification(
+            self._attributes,
+            id=self.id if id is None else id,
+            source=self.source if source is None else source,
+            time=self.time if time is None else time,
+            seq=self.seq if seq is None else seq,
+            payload=self.payload,
+        )
+
+    # --- identity ---
+
+    def _identity(self) -> tuple[object, ...]:
+        # Types are part of it: 1, 1.0 and True are three values.
+        names = sorted({**self._attributes, **self._envelope})
+        return tuple((name, type(self.matched[name]), self.matched[name]) for name in names), self.payload
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Notification) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(self._identity())
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"Notification({dict(self.matched)!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Notification.from_json, (self.to_json(),)
+
+    # --- JSON ---
+
+    def to_json(self) -> dict[str, Json]:
+        found = {name: value_to_json(value) for name, value in self.matched.items()}
+        if self.payload:
+            found[_PAYLOAD] = base64.b64encode(self.payload).decode("ascii")
+        return found
+
+    @classmethod
+    def from_json(cls, found: object) -> Notification:
+        """From a parsed JSON object."""
+        if not isinstance(found, Mapping):
+            raise BadNotificationError(f"{shown(found)} is not a notification: it must be a JSON object")
+        return _from_pairs((checked_name(name), value) for name, value in found.items())
+
+    @classmethod
+    def parse(cls, text: str) -> Notification:
+        """From JSON text; a name that stands twice is an error, not a silent choice."""
+        return _from_pairs(_json_object_pairs(text))
+
+
+def _checked_attributes(attributes: Mapping[str, object] | Iterable[tuple[str, object]]) -> dict[str, Value]:
+    pairs = attributes.items() if isinstance(attributes, Mapping) else attributes
+    found: dict[str, Value] = {}
+    for name, value in pairs:
+        checked_name(name)
+        if name[0] == "$":
+            raise BadNotificationError(f"{shown(name)} is an envelope name: pass it as {shown(name[1:])}=…")
+        if name in found:
+            raise BadNotificationError(f"attribute {shown(name)} stands twice: a notification holds each name once")
+        found[name] = _checked_at(name, value)
+        if len(found) > NOTIFICATION_ATTRIBUTES_MAX:
+            raise LimitError("NOTIFICATION_ATTRIBUTES_MAX", NOTIFICATION_ATTRIBUTES_MAX, "more attributes")
+    return found
+
+
+def _checked_at(name: str, value: object) -> Value:
+    try:
+        return checked(value)
+    except LimitError as problem:
+        raise LimitError(problem.limit, problem.maximum, f"{problem.actual} in {shown(name)}", problem.advice) from None
+    except CatchmentError as problem:
+        raise BadNotificationError(f"attribute {shown(name)}: {problem}") from None
+
+
+def _checked_field(name: str, value: object) -> Value:
+    found = _checked_at(name, value)
+    if type_of(found) is not ENVELOPE_TYPES[name]:
+        raise BadNotificationError(f"{name} is a {ENVELOPE_TYPES[name]}, found the {type_of(found)} {shown(value)}")
+    return found
+
+
+def _checked_payload(payload: object) -> bytes:
+    if not isinstance(payload, bytes | bytearray | memoryview):
+        raise BadNotificationError(f"the payload is bytes, found {type(payload).__name__}")
+    found = bytes(payload)
+    if len(found) > PAYLOAD_BYTES_MAX:
+        raise LimitError("PAYLOAD_BYTES_MAX", PAYLOAD_BYTES_MAX, f"{len(found):,} bytes", "send a reference instead")
+    return found
+
+
+# --- from JSON ----------------------------------------------------------------------------------
+
+
+def _from_pairs(pairs: Iterable[tuple[str, object]]) -> Notification:
+    attributes: list[tuple[str, object]] = []
+    envelope: dict[str, object] = {}
+    for name, value in pairs:
+        target = _value_at(name, value) if name != _PAYLOAD else _payload_from_json(value)
+        if not name.startswith("$"):
+            attributes.append((name, target))
+        elif name in envelope or name not in (*ENVELOPE_TYPES, _PAYLOAD):
+            known = ", ".join((*ENVELOPE_TYPES, _PAYLOAD))
+            raise BadNotificationError(f"{shown(name)} stands twice or is no envelope field: there are {known}")
+        else:
+            envelope[name] = target
+    return Notification(attributes, **{name[1:]: value for name, value in envelope.items()})  # type: ignore[arg-type]
+
+
+def _value_at(name: object, value: object) -> Value:
+    try:
+        return value_from_json(value)
+    except LimitError:
+        raise
+    except CatchmentError as problem:
+        raise BadNotificationError(f"attribute {shown(name)}: {problem}") from None
+
+
+def _payload_from_json(value: object) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)  # type: ignore[arg-type]
+    except (binascii.Error, ValueError, TypeError):
+        raise BadNotificationError(f"$payload {shown(value)} is not base64 text") from None
+
+
+def _json_object_pairs(text: str) -> list[tuple[str, object]]:
+    if len(text) > NOTIFICATION_JSON_CHARACTERS_MAX:
+        raise LimitError(
+            "NOTIFICATION_JSON_CHARACTERS_MAX", NOTIFICATION_JSON_CHARACTERS_MAX, f"{len(text):,} characters"
+        )
+    found = parsed_json(text, pairs_hook=_Pairs)
+    if not isinstance(found, _Pairs):
+        raise BadNotificationError(f"{shown(found)} is not a notification: it must be a JSON object")
+    return [(name, dict(value) if isinstance(value, _Pairs) else value) for name, value in found]
+
+
+class _Pairs(list[tuple[str, object]]):
+    """An object of JSON text before its names are known to differ."""
+
+
+def parsed_json(text: str, pairs_hook: type[list[tuple[str, object]]] | None = None) -> object:
+    """JSON text as Python values: strict, and every failure a typed error."""
+    try:
+        return json.loads(text, object_pairs_hook=pairs_hook, parse_constant=_no_constant, parse_int=_bounded_int)
+    except json.JSONDecodeError as problem:
+        found = shown(text[problem.pos : problem.pos + 12]) if problem.pos < len(text) else "the end"
+        raise ParseError("JSON", problem.lineno, problem.colno, f"{found} ({problem.msg})", ()) from None
+    except RecursionError:
+        raise ParseError("JSON", 1, 1, "nesting too deep", ("a flat object",)) from None
+
+
+def _no_constant(text: str) -> object:
+    raise BadNotificationError(f"{text} is not a JSON number: a float is finite and not NaN")
+
+
+def _bounded_int(text: str) -> int:
+    if len(text) > 20:  # longer than any 64-bit integer, and conversion takes quadratic time
+        raise BadNotificationError(f"integer {shown(text)} of {len(text):,} digits: an int has 64 bits")
+    return int(text)
