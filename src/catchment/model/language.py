@@ -279,7 +279,7 @@ _NAMES: Final = {
 
 def _explained(problem: UnexpectedInput, text: str, what: str) -> ParseError:
     if isinstance(problem, UnexpectedCharacters):
-        expected, found = set(problem.allowed), shown(text[problem.pos_in_stream or 0 :][:12])
+        expected, found = set(problem.allowed), shown(text[problem.pos_in_stream :][:12])
     else:
         token = getattr(problem, "token", None)
         ended = isinstance(problem, UnexpectedEOF) or token is None or token.type == "$END"

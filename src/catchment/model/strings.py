@@ -97,7 +97,7 @@ class Strings:
         """The set as ranges, when it is that plain."""
         if not self.pieces:
             return ()
-        return self.pieces[0].ranges if self.pieces[0].is_plain else None
+        return self.pieces[0].ranges if len(self.pieces) == 1 and self.pieces[0].is_plain else None
 
     def __contains__(self, text: str) -> bool:
         return any(piece.contains(text) for piece in self.pieces)
@@ -203,7 +203,9 @@ EVERY_STRING: Final = Strings((Piece(ALL),))
 
 @lru_cache(_ANSWERS_MAX)
 def _of_pieces(pieces: tuple[Piece, ...]) -> Strings:
-    found = [piece for piece in dict.fromkeys(pieces) if piece.ranges]
+    plain_parts = rng.union(part for piece in pieces if piece.is_plain for part in piece.ranges)
+    found = [Piece(plain_parts)] if plain_parts else []
+    found += [piece for piece in dict.fromkeys(pieces) if piece.ranges and not piece.is_plain]
     if len(found) == 1 and len(found[0].wanted) + len(found[0].unwanted) == 1 and found[0].ranges == ALL:
         return Strings(tuple(found))
     plain = _as_ranges(tuple(found))

@@ -1,0 +1,217 @@
+"""The slow, obvious truth that everything fast is compared with.
+
+Nothing here uses the sets, automata or normal forms of the model: a constraint is decided by looking at
+one value, an expression by three-valued logic on one notification, and a relation between filters by
+trying every notification of a small domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import product
+
+from catchment.model.constraint import Constraint, Kind
+from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.language import And, Expression, Not, Or
+from catchment.model.notification import Notification
+from catchment.model.values import Value
+
+Truth = bool | None  # None: unknown
+Values = Mapping[str, Value]
+
+_KINDS: dict[type, tuple[Kind, ...]] = {
+    str: (Kind.STRING, Kind.ANY),
+    bool: (Kind.BOOL, Kind.ANY),
+    int: (Kind.INT, Kind.NUMBER, Kind.ANY),
+    float: (Kind.FLOAT, Kind.NUMBER, Kind.ANY),
+    datetime: (Kind.TIME, Kind.ANY),
+}
+
+
+# --- one constraint, one value ------------------------------------------------------------------
+
+
+def glob_matches(pattern: str, text: str) -> bool:
+    """By the definition, trying every split."""
+    if not pattern:
+        return not text
+    head, rest = pattern[0], pattern[1:]
+    if head == "*":
+        return any(glob_matches(rest, text[i:]) for i in range(len(text) + 1))
+    if head == "\\":
+        return bool(text) and text[0] == rest[0] and glob_matches(rest[1:], text[1:])
+    return bool(text) and head in ("?", text[0]) and glob_matches(rest, text[1:])
+
+
+def compare(operator: str, value: Value, operand: object) -> bool:
+    """An operator on a value whose type fits; Python compares int and float exactly, str by code point."""
+    if operator.startswith("not "):
+        return not compare(operator[4:], value, operand)
+    table = {
+        "=": lambda: value == operand,
+        "!=": lambda: value != operand,
+        "<": lambda: value < operand,
+        "<=": lambda: value <= operand,
+        ">": lambda: value > operand,
+        ">=": lambda: value >= operand,
+        "in": lambda: any(value == one for one in operand),
+        "prefix": lambda: value.startswith(operand),
+        "suffix": lambda: value.endswith(operand),
+        "substring": lambda: operand in value,
+        "glob": lambda: glob_matches(operand, value),
+        "any": lambda: True,
+    }
+    return table[operator]()
+
+
+def holds(constraint: Constraint, values: Values) -> Truth:
+    value = values.get(constraint.name)
+    if constraint.operator == "absent":
+        return value is None
+    if value is None or constraint.kind not in _KINDS[type(value)]:
+        return None
+    return compare(constraint.operator, value, constraint.value)
+
+
+# --- expressions, filters, advertisements -------------------------------------------------------
+
+
+def truth(expression: Expression, values: Values) -> Truth:
+    match expression:
+        case bool():
+            return expression
+        case Constraint():
+            return holds(expression, values)
+        case Not(inner):
+            found = truth(inner, values)
+            return None if found is None else not found
+        case And(parts):
+            found_all = [truth(part, values) for part in parts]
+            return False if False in found_all else None if None in found_all else True
+        case Or(parts):
+            found_any = [truth(part, values) for part in parts]
+            return True if True in found_any else None if None in found_any else False
+
+
+def matches(filter: Filter, values: Values) -> bool:
+    """By the constraints it prints, one by one."""
+    seen = values.matched if isinstance(values, Notification) else values
+    return any(all(holds(one, seen) is True for one in found.constraints) for found in filter.alternatives)
+
+
+def match_ids(filters: Mapping[str, Filter], values: Values) -> list[str]:
+    """Brute force: which of many filters match."""
+    return sorted(key for key, filter in filters.items() if matches(filter, values))
+
+
+def advertises(constraints: Iterable[Constraint], values: Values) -> bool:
+    """SIENA §3.5: every attribute satisfies some constraint; of the envelope only what is named is looked at."""
+    listed = list(constraints)
+    named = {one.name for one in listed}
+    looked_at = {name: value for name, value in values.items() if not name.startswith("$") or name in named}
+    return all(any(one.name == name and holds(one, values) is True for one in listed) for name in looked_at)
+
+
+def text_of(expression: Expression) -> str:
+    """An expression as the language writes it, with every parenthesis."""
+    match expression:
+        case bool():
+            return "true" if expression else "false"
+        case Constraint():
+            return f"({expression})"
+        case Not(inner):
+            return f"not ({text_of(inner)})"
+        case And(parts):
+            return "(" + " and ".join(map(text_of, parts)) + ")"
+        case Or(parts):
+            return "(" + " or ".join(map(text_of, parts)) + ")"
+
+
+# --- reference normal form ----------------------------------------------------------------------
+
+
+def disjunctive(expression: Expression, positive: bool = True) -> list[list[tuple[Constraint, bool]]]:
+    """Disjunctive normal form by the book: lists of (constraint, whether it must be true or false)."""
+    match expression:
+        case bool():
+            return [[]] if expression is positive else []
+        case Constraint():
+            return [[(expression, positive)]]
+        case Not(inner):
+            return disjunctive(inner, not positive)
+        case And(parts) | Or(parts):
+            listed = [disjunctive(part, positive) for part in parts]
+            if isinstance(expression, And) is positive:
+                return [[one for conjunction in chosen for one in conjunction] for chosen in product(*listed)]
+            return [conjunction for found in listed for conjunction in found]
+
+
+def disjunctive_matches(form: list[list[tuple[Constraint, bool]]], values: Values) -> bool:
+    return any(all(holds(one, values) is wanted for one, wanted in conjunction) for conjunction in form)
+
+
+# --- relations by enumeration -------------------------------------------------------------------
+
+
+def assignments(domain: Mapping[str, Sequence[Value | None]]) -> Iterator[Values]:
+    """Every notification over small domains; None in a domain stands for absence."""
+    names = list(domain)
+    for chosen in product(*domain.values()):
+        yield {name: value for name, value in zip(names, chosen, strict=True) if value is not None}
+
+
+def covers(wider: Filter, narrower: Filter, tried: Iterable[Values]) -> bool:
+    return all(matches(wider, values) for values in tried if matches(narrower, values))
+
+
+def overlaps(first: Filter, second: Filter, tried: Iterable[Values]) -> bool:
+    return any(matches(first, values) and matches(second, values) for values in tried)
+
+
+def advertisement_covers(wider: Advertisement, narrower: Advertisement, tried: Iterable[Values]) -> bool:
+    return all(
+        advertises(wider.constraints, values) for values in tried if advertises(narrower.constraints, values)
+    )
+
+
+def advertisement_overlaps(first: Advertisement, second: Filter, tried: Iterable[Values]) -> bool:
+    return any(advertises(first.constraints, values) and matches(second, values) for values in tried)
+
+
+# --- patterns -----------------------------------------------------------------------------------
+
+
+def sequences(pattern: Pattern, arrivals: Sequence[Notification]) -> list[tuple[Notification, ...]]:
+    """SIENA §3.4 by re-reading the whole stream for each key: the first that fits each place in turn."""
+    found: list[tuple[int, tuple[Notification, ...]]] = []
+    for key in dict.fromkeys(key_of(pattern, one) for one in arrivals):
+        if key is not None:
+            mine = [(i, one) for i, one in enumerate(arrivals) if key_of(pattern, one) == key]
+            found += _sequences_of_key(pattern, mine)
+    return [sequence for _, sequence in sorted(found, key=lambda one: one[0])]
+
+
+def key_of(pattern: Pattern, notification: Notification) -> tuple[object, ...] | None:
+    values = [notification.matched.get(name) for name in pattern.by]
+    if any(value is None for value in values):
+        return None
+    return tuple((isinstance(value, bool), value) for value in values)
+
+
+def _sequences_of_key(
+    pattern: Pattern, mine: list[tuple[int, Notification]]
+) -> list[tuple[int, tuple[Notification, ...]]]:
+    found: list[tuple[int, tuple[Notification, ...]]] = []
+    chosen: list[Notification] = []
+    for i, one in mine:
+        if not any(matches(step, one) for step in pattern.filters):
+            continue
+        if chosen and pattern.within is not None and one.time - chosen[0].time > pattern.within:
+            chosen = []
+        if matches(pattern.filters[len(chosen)], one) and (not chosen or one.time > chosen[-1].time):
+            chosen.append(one)
+        if len(chosen) == len(pattern.filters):
+            found.append((i, tuple(chosen)))
+            chosen = []
+    return found

@@ -1,0 +1,263 @@
+"""Hypothesis generators for our domain.
+
+Two families. The wide ones reach every operator, type, boundary and Unicode corner. The small ones draw
+operands from domains so small that `oracle.assignments(SMALL…)` holds a witness for whatever can be
+said: there `covers` and `overlaps` must be exactly what enumeration says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import product
+
+from hypothesis import strategies as st
+
+from catchment.model.constraint import Constraint, Kind, constraint
+from catchment.model.filter import Advertisement, Filter, Pattern, Subscription, union_of
+from catchment.model.language import And, Expression, Not, Or
+from catchment.model.notification import Notification
+from catchment.model.values import INT_MAX, INT_MIN, Value
+
+# --- wide ---------------------------------------------------------------------------------------
+
+EDGE_STRINGS = (
+    "",
+    "\0",
+    "a",
+    "A",
+    "é",
+    "e\u0301",
+    "ß",
+    "\ud7ff",
+    "\ue000",
+    "\uffff",
+    "\U0001f600",
+    "\U0010ffff",
+    "\U0010ffff\U0010ffff",
+    "a*b?c\\",
+    "'\"`\\\n\t\r",
+    "and",
+    "$time",
+    "日本語",
+    "\u2028",
+    "\x7f",
+)
+EDGE_INTS = (0, 1, -1, 2**31, -(2**31), 2**53, 2**53 + 1, -(2**53) - 1, INT_MAX, INT_MIN, INT_MAX - 1, INT_MIN + 1)
+EDGE_FLOATS = (
+    0.0,
+    0.1,
+    -0.5,
+    float(2**53),
+    float(2**63),
+    -float(2**63),
+    1e-320,
+    5e-324,
+    1.7976931348623157e308,
+    -1.7976931348623157e308,
+    math.nextafter(1.0, 2.0),
+    1e22,
+)
+EDGE_TIMES = (
+    datetime(1, 1, 1, tzinfo=UTC),
+    datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+    datetime(1970, 1, 1, tzinfo=UTC),
+    datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+    datetime(2026, 3, 29, 1, 30, tzinfo=UTC),
+)
+
+texts = st.sampled_from(EDGE_STRINGS) | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+ints = st.sampled_from(EDGE_INTS) | st.integers(-10, 10) | st.integers(INT_MIN, INT_MAX)
+floats = (
+    st.sampled_from(EDGE_FLOATS)
+    | st.integers(-10, 10).map(float)
+    | st.floats(allow_nan=False, allow_infinity=False).map(lambda found: found + 0.0)
+)
+numbers = ints | floats
+bools = st.booleans()
+times = st.sampled_from(EDGE_TIMES) | st.datetimes(timezones=st.just(UTC))
+values = texts | ints | floats | bools | times
+names = st.sampled_from(("x", "y", "price", "time", "int", "and", "a.b", "with space", "é", "ünï", "`", "$seq", "$time"))
+attribute_names = names.filter(lambda name: not name.startswith("$")) | texts.filter(
+    lambda text: bool(text) and not text.startswith("$")
+)
+globs = st.lists(st.sampled_from(("*", "?", "a", "b", "\\*", "\\\\", "é", "\0")), max_size=6).map("".join)
+
+ORDERED = ("=", "!=", "<", "<=", ">", ">=")
+
+
+def _constraints(name: st.SearchStrategy[str]) -> st.SearchStrategy[Constraint]:
+    numeric_kind = st.sampled_from((None, Kind.INT, Kind.FLOAT))
+    return st.one_of(
+        st.builds(constraint, name, st.sampled_from(ORDERED), texts),
+        st.builds(constraint, name, st.sampled_from(ORDERED), numbers, numeric_kind),
+        st.builds(constraint, name, st.sampled_from(ORDERED), times),
+        st.builds(constraint, name, st.sampled_from(("=", "!=")), bools),
+        st.builds(constraint, name, st.sampled_from(("prefix", "suffix", "substring")), texts),
+        st.builds(constraint, name, st.sampled_from(("not suffix", "not substring")), texts),
+        st.builds(constraint, name, st.sampled_from(("glob", "not glob")), globs),
+        st.builds(constraint, name, st.just("in"), st.lists(numbers, min_size=1, max_size=4), numeric_kind),
+        *(
+            st.builds(constraint, name, st.just("in"), st.lists(kind, min_size=1, max_size=4))
+            for kind in (texts, bools, times)
+        ),
+        st.builds(constraint, name, st.just("any"), st.none(), st.sampled_from(tuple(Kind))),
+        st.builds(constraint, name, st.just("absent")),
+    )
+
+
+constraints = _constraints(names)
+
+
+def expressions(leaves: st.SearchStrategy[Constraint], max_leaves: int = 6) -> st.SearchStrategy[Expression]:
+    """Any nesting of and, or, not."""
+    return st.recursive(
+        leaves | st.booleans(),
+        lambda inner: st.one_of(
+            st.lists(inner, min_size=2, max_size=3).map(lambda parts: And(tuple(parts))),
+            st.lists(inner, min_size=2, max_size=3).map(lambda parts: Or(tuple(parts))),
+            inner.map(Not),
+        ),
+        max_leaves=max_leaves,
+    )
+
+
+filters = expressions(constraints).map(union_of)
+advertisements = st.lists(constraints.filter(lambda one: one.operator != "absent"), min_size=1, max_size=5).map(
+    lambda found: Advertisement.of(*found)
+)
+durations = st.timedeltas(timedelta(microseconds=1), timedelta(days=3650))
+patterns = st.builds(
+    lambda found, within, by: Pattern.of(*found, within=within, by=by),
+    st.lists(filters, min_size=1, max_size=4),
+    st.none() | durations,
+    st.lists(attribute_names, max_size=2, unique=True),
+)
+identities = texts.filter(bool)
+subscriptions = st.builds(Subscription, identities, identities, filters | patterns)
+notifications = st.builds(
+    lambda attributes, fields, payload: Notification(attributes, **fields, payload=payload),
+    st.dictionaries(attribute_names, values, max_size=6),
+    st.fixed_dictionaries({}, optional={"id": texts, "source": texts, "time": times, "seq": ints}),
+    st.binary(max_size=8),
+)
+
+
+@st.composite
+def near(draw: st.DrawFn, expression: Expression) -> dict[str, Value]:
+    """Values likely to decide an expression: its operands, their neighbors, other types, absence."""
+    found: dict[str, Value] = {}
+    for one in _leaves(expression):
+        operands: Sequence[object] = one.value if isinstance(one.value, tuple) else (one.value,)
+        close = [value for operand in operands for value in _neighbors(operand)]
+        value = draw(st.sampled_from(close) | values | st.none()) if close else draw(values | st.none())
+        if value is not None:
+            found[one.name] = value
+    return found
+
+
+def _leaves(expression: Expression) -> list[Constraint]:
+    match expression:
+        case Constraint():
+            return [expression]
+        case Not(inner):
+            return _leaves(inner)
+        case And(parts) | Or(parts):
+            return [leaf for part in parts for leaf in _leaves(part)]
+        case _:
+            return []
+
+
+def _neighbors(operand: object) -> list[Value]:
+    if isinstance(operand, bool):
+        return [operand, not operand, int(operand)]
+    if isinstance(operand, int | float):
+        return _near_number(operand)
+    if isinstance(operand, str):
+        return [operand, operand + "\0", operand + "a", "a" + operand, operand[:-1], operand[1:]]
+    if isinstance(operand, datetime):
+        tick = timedelta(microseconds=1)
+        later = [operand + tick] if operand < EDGE_TIMES[1] else []
+        return [operand, *later, *([operand - tick] if operand > EDGE_TIMES[0] else [])]
+    return []
+
+
+def _near_number(operand: int | float) -> list[Value]:
+    close = float(operand)
+    found = [close, math.nextafter(close, math.inf), math.nextafter(close, -math.inf)]
+    whole = [math.floor(operand) + step for step in (-1, 0, 1)]
+    return [one + 0.0 for one in found if math.isfinite(one)] + [one for one in whole if INT_MIN <= one <= INT_MAX]
+
+
+# --- small: operands and domains in which enumeration decides -----------------------------------
+
+# Operands use b and c; the domain has a character below, between and above, and is longer than any operand.
+small_texts = st.text("bc", max_size=2)
+SMALL_STRINGS = tuple("".join(found) for size in range(6) for found in product("abcd", repeat=size))
+FEW_STRINGS = tuple("".join(found) for size in range(3) for found in product("abcd", repeat=size))
+small_numbers = st.integers(-1, 2) | st.sampled_from((-0.5, 0.5, 1.0, 1.5))
+SMALL_NUMBERS: tuple[Value, ...] = (
+    *range(-3, 5),
+    *(found + 0.0 for half in range(-4, 7) for found in (half / 2, *_neighbors(half / 2)[1:3])),  # type: ignore[operator]
+)
+SMALL_TIMES = tuple(EDGE_TIMES[2] + timedelta(microseconds=step) for step in range(-2, 4))
+small_times = st.sampled_from(SMALL_TIMES[1:-1])
+small_globs = st.lists(st.sampled_from(("*", "?", "b", "c")), max_size=4).map("".join)
+
+
+def small_string_constraints(name: str = "s") -> st.SearchStrategy[Constraint]:
+    return st.one_of(
+        st.builds(constraint, st.just(name), st.sampled_from(ORDERED), small_texts),
+        st.builds(
+            constraint,
+            st.just(name),
+            st.sampled_from(("prefix", "suffix", "substring", "not suffix", "not substring")),
+            small_texts,
+        ),
+        st.builds(constraint, st.just(name), st.sampled_from(("glob", "not glob")), small_globs),
+        st.builds(constraint, st.just(name), st.just("in"), st.lists(small_texts, min_size=1, max_size=3)),
+        st.builds(constraint, st.just(name), st.just("any"), st.none(), st.just(Kind.STRING)),
+    )
+
+
+def small_scalar_constraints(name: st.SearchStrategy[str]) -> st.SearchStrategy[Constraint]:
+    numeric_kind = st.sampled_from((None, Kind.INT, Kind.FLOAT))
+    return st.one_of(
+        st.builds(constraint, name, st.sampled_from(ORDERED), small_numbers, numeric_kind),
+        st.builds(constraint, name, st.just("in"), st.lists(small_numbers, min_size=1, max_size=3), numeric_kind),
+        st.builds(constraint, name, st.sampled_from(ORDERED), small_times),
+        st.builds(constraint, name, st.sampled_from(("=", "!=")), bools),
+        st.builds(constraint, name, st.sampled_from(("=", "!=", ">", "prefix", "substring")), st.text("bc", max_size=1)),
+        st.builds(constraint, name, st.just("any"), st.none(), st.sampled_from(tuple(Kind))),
+        st.builds(constraint, name, st.just("absent")),
+    )
+
+
+SCALARS: tuple[Value | None, ...] = (None, *SMALL_NUMBERS, *SMALL_TIMES, True, False, *FEW_STRINGS)
+SMALL_STRING_DOMAIN: dict[str, tuple[Value | None, ...]] = {"s": (None, *SMALL_STRINGS, 0)}
+SMALL_SCALAR_DOMAIN: dict[str, tuple[Value | None, ...]] = {"x": SCALARS}
+# Two attributes: a thinner domain each, still with a witness for every region of the operands above.
+_THIN: tuple[Value | None, ...] = (None, *range(-2, 4), *(half / 2 for half in range(-3, 6)), True, False, "b", EDGE_TIMES[2])
+SMALL_PAIR_DOMAIN: dict[str, tuple[Value | None, ...]] = {"x": _THIN, "y": _THIN}
+
+
+def small_pair_constraints() -> st.SearchStrategy[Constraint]:
+    name = st.sampled_from(("x", "y"))
+    return st.one_of(
+        st.builds(constraint, name, st.sampled_from(ORDERED), st.integers(-1, 2)),
+        st.builds(constraint, name, st.sampled_from(ORDERED), st.integers(-1, 2), st.just(Kind.INT)),
+        st.builds(constraint, name, st.just("in"), st.lists(st.integers(-1, 2), min_size=1, max_size=3)),
+        st.builds(constraint, name, st.just("any")),
+        st.builds(constraint, name, st.just("absent")),
+        st.builds(constraint, name, st.just("="), st.just(True)),
+    )
+
+
+def filters_of(leaves: st.SearchStrategy[Constraint], max_leaves: int = 5) -> st.SearchStrategy[Filter]:
+    return expressions(leaves, max_leaves).map(union_of)
+
+
+small_string_filters = filters_of(small_string_constraints(), 4)
+small_scalar_filters = filters_of(small_scalar_constraints(st.just("x")))
+small_pair_filters = filters_of(small_pair_constraints())
