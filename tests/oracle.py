@@ -170,9 +170,7 @@ def overlaps(first: Filter, second: Filter, tried: Iterable[Values]) -> bool:
 
 
 def advertisement_covers(wider: Advertisement, narrower: Advertisement, tried: Iterable[Values]) -> bool:
-    return all(
-        advertises(wider.constraints, values) for values in tried if advertises(narrower.constraints, values)
-    )
+    return all(advertises(wider.constraints, values) for values in tried if advertises(narrower.constraints, values))
 
 
 def advertisement_overlaps(first: Advertisement, second: Filter, tried: Iterable[Values]) -> bool:

@@ -78,7 +78,9 @@ numbers = ints | floats
 bools = st.booleans()
 times = st.sampled_from(EDGE_TIMES) | st.datetimes(timezones=st.just(UTC))
 values = texts | ints | floats | bools | times
-names = st.sampled_from(("x", "y", "price", "time", "int", "and", "a.b", "with space", "é", "ünï", "`", "$seq", "$time"))
+names = st.sampled_from(
+    ("x", "y", "price", "time", "int", "and", "a.b", "with space", "é", "ünï", "`", "$seq", "$time")
+)
 attribute_names = names.filter(lambda name: not name.startswith("$")) | texts.filter(
     lambda text: bool(text) and not text.startswith("$")
 )
@@ -228,7 +230,9 @@ def small_scalar_constraints(name: st.SearchStrategy[str]) -> st.SearchStrategy[
         st.builds(constraint, name, st.just("in"), st.lists(small_numbers, min_size=1, max_size=3), numeric_kind),
         st.builds(constraint, name, st.sampled_from(ORDERED), small_times),
         st.builds(constraint, name, st.sampled_from(("=", "!=")), bools),
-        st.builds(constraint, name, st.sampled_from(("=", "!=", ">", "prefix", "substring")), st.text("bc", max_size=1)),
+        st.builds(
+            constraint, name, st.sampled_from(("=", "!=", ">", "prefix", "substring")), st.text("bc", max_size=1)
+        ),
         st.builds(constraint, name, st.just("any"), st.none(), st.sampled_from(tuple(Kind))),
         st.builds(constraint, name, st.just("absent")),
     )
@@ -238,7 +242,15 @@ SCALARS: tuple[Value | None, ...] = (None, *SMALL_NUMBERS, *SMALL_TIMES, True, F
 SMALL_STRING_DOMAIN: dict[str, tuple[Value | None, ...]] = {"s": (None, *SMALL_STRINGS, 0)}
 SMALL_SCALAR_DOMAIN: dict[str, tuple[Value | None, ...]] = {"x": SCALARS}
 # Two attributes: a thinner domain each, still with a witness for every region of the operands above.
-_THIN: tuple[Value | None, ...] = (None, *range(-2, 4), *(half / 2 for half in range(-3, 6)), True, False, "b", EDGE_TIMES[2])
+_THIN: tuple[Value | None, ...] = (
+    None,
+    *range(-2, 4),
+    *(half / 2 for half in range(-3, 6)),
+    True,
+    False,
+    "b",
+    EDGE_TIMES[2],
+)
 SMALL_PAIR_DOMAIN: dict[str, tuple[Value | None, ...]] = {"x": _THIN, "y": _THIN}
 
 

@@ -20,7 +20,7 @@ from catchment.model import covering, language
 from catchment.model.box import WHOLE, Box
 from catchment.model.constraint import Constraint, constraint, quoted_name
 from catchment.model.domain import ABSENT, NOTHING, Values
-from catchment.model.normal import normalized
+from catchment.model.normal import irredundant, normalized
 from catchment.model.notification import Notification
 from catchment.model.spelling import spelled
 from catchment.model.values import (
@@ -148,11 +148,12 @@ class Filter:
     @cached_property
     def alternatives(self) -> tuple[Conjunction, ...]:
         """Conjunctions that together say the same; () when nothing can match."""
-        return tuple(
+        found = [
             Conjunction(tuple(one for part in parts for one in part))
             for box in self.boxes
             for parts in product(*(spelled(*named) for named in box.sets.items()))
-        )
+        ]
+        return tuple(found if len(self.boxes) < 2 else _needed(found))
 
     @property
     def comparisons(self) -> int:
@@ -195,6 +196,12 @@ class Filter:
         if len(alternatives) > ALTERNATIVES_MAX:
             raise LimitError("ALTERNATIVES_MAX", ALTERNATIVES_MAX, f"{len(alternatives):,} alternatives")
         return cls.of_boxes(box_of(map(Constraint.from_json, one["all"])) for one in alternatives)
+
+
+def _needed(conjunctions: list[Conjunction]) -> list[Conjunction]:
+    """Leaves out what the others say anyway: a box says at once what conjunctions may say twice."""
+    by_box = {one.box: one for one in conjunctions}
+    return [by_box[box] for box in irredundant(list(by_box))]
 
 
 def _is_all(found: object) -> bool:

@@ -134,6 +134,13 @@ class _Builder(Transformer[Token, Any]):
         _combined(And, constraints)
         return [one.expression for one in constraints]
 
+    def advertised_not(self, parts: list[_Sized]) -> _Sized:
+        found = parts[0].expression
+        assert isinstance(found, Constraint)
+        if found.operator not in ("suffix", "substring", "glob"):
+            raise BadFilterError(f"not {found}: an advertisement says what may appear; use != or another operator")
+        return _Sized(constraint(found.name, f"not {found.operator}", found.value), 0, 1)
+
     def pattern(self, parts: list[Any]) -> tuple[list[Expression], timedelta | None, list[str]]:
         steps = [part.expression for part in parts if isinstance(part, _Sized)]
         tokens = [part for part in parts if isinstance(part, Token)]

@@ -20,7 +20,7 @@ from catchment.model.domain import Values
 
 # Consensus compares all pairs, again and again: this keeps it in milliseconds.
 PRIME_BOXES_MAX: Final = 32
-# A hull is checked against the whole union; this many pairs at the most in one normalization.
+# Each box is looked for in the union of all others: beyond, only single boxes absorb.
 IRREDUNDANT_BOXES_MAX: Final = 128
 
 
@@ -31,9 +31,7 @@ def normalized(boxes: Iterable[Box]) -> tuple[Box, ...]:
     found = _absorbed(_joined(found))
     if len(found) > 1 and len(found) <= PRIME_BOXES_MAX:
         found = _primes(found) or found
-    if len(found) <= IRREDUNDANT_BOXES_MAX:
-        found = _irredundant(found)
-    return tuple(sorted(found, key=_order))
+    return tuple(irredundant(found))
 
 
 def _order(box: Box) -> tuple[object, ...]:
@@ -103,8 +101,11 @@ def _consensus(boxes: list[Box], fresh: list[Box]) -> Iterator[Box]:
                 yield joined
 
 
-def _irredundant(boxes: list[Box]) -> list[Box]:
+def irredundant(boxes: Sequence[Box]) -> list[Box]:
+    """Leaves out boxes that the others hold together, the most complex first; in a fixed order."""
     kept = sorted(boxes, key=_order)
+    if len(kept) > IRREDUNDANT_BOXES_MAX:
+        return kept
     for box in reversed(list(kept)):
         others = [one for one in kept if one is not box]
         if others and covers_box(others, box):

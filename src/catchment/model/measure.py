@@ -1,0 +1,140 @@
+"""How much a filter lets through: shares of notifications under a stated distribution.
+
+Attributes are taken as independent. For each, a distribution says how often it is absent and how its
+values are spread: over single values, or evenly between two numbers or times. An attribute of which
+nothing is stated gets a rule of thumb by the kind of constraint (UNSTATED_SHARES), which ranks
+constraints sensibly but is no estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from math import prod
+from typing import Final
+
+from catchment.errors import BadFilterError
+from catchment.model.box import Box
+from catchment.model.constraint import Constraint
+from catchment.model.domain import EVERYTHING, Values
+from catchment.model.spelling import spelled
+from catchment.model.values import Type, Value, checked, float_from_key, key_of, type_of
+
+# Past so many cuts the share of a union is bounded from above instead of computed.
+MEASURE_CUTS_MAX: Final = 2_000
+
+# Shares for attributes of which nothing is stated, by operator; others count as HALF.
+UNSTATED_SHARES: Final = {
+    "=": 0.02,
+    "prefix": 0.05,
+    "suffix": 0.05,
+    "substring": 0.05,
+    "glob": 0.05,
+    "<": 0.4,
+    "<=": 0.4,
+    ">": 0.4,
+    ">=": 0.4,
+    "!=": 0.98,
+    "any": 0.99,
+}
+HALF: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Even:
+    """Values spread evenly from `low` to `high`, both in: ints, floats or times."""
+
+    low: Value
+    high: Value
+
+    def __post_init__(self) -> None:
+        low, high = checked(self.low), checked(self.high)
+        if type(low) is not type(high) or isinstance(low, str | bool) or not low < high:  # type: ignore[operator]
+            raise BadFilterError(f"an even spread runs between two ints, floats or times, not {low!r} and {high!r}")
+
+    def share(self, values: Values) -> float:
+        kind = type_of(self.low)
+        low, high = int(key_of(self.low)), int(key_of(self.high)) + 1
+        covered = 0.0
+        for start, end in values.keys_of(kind):
+            first, last = max(start, low), high if end is None else min(end, high)
+            if first < last:
+                covered += self._length(kind, first, last)
+        return covered / self._length(kind, low, high)
+
+    def _length(self, kind: Type, first: int, last: int) -> float:
+        return float_from_key(last - 1) - float_from_key(first) if kind is Type.FLOAT else float(last - first)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Single values with their weights."""
+
+    weights: Mapping[Value, float]
+
+    def share(self, values: Values) -> float:
+        total = sum(self.weights.values())
+        return sum(weight for value, weight in self.weights.items() if value in values) / total
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """One attribute: absent in `absent` of all notifications, else as `present` says."""
+
+    present: Even | Choice
+    absent: float = 0.0
+
+    def share(self, values: Values) -> float:
+        return self.absent * values.absent + (1 - self.absent) * self.present.share(values)
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """What is stated of each attribute."""
+
+    spreads: Mapping[str, Spread] = field(default_factory=dict)
+
+    def share_of_values(self, name: str, values: Values) -> float:
+        spread = self.spreads.get(name)
+        return _unstated(name, values) if spread is None else spread.share(values)
+
+    def share_of_box(self, box: Box) -> float:
+        return prod(self.share_of_values(name, values) for name, values in box.sets.items())
+
+    def share_outside(self, box: Box, boxes: Sequence[Box]) -> float:
+        """The share of notifications in `box` and in none of `boxes`."""
+        return _outside(self, box, boxes, [MEASURE_CUTS_MAX])
+
+    def share(self, boxes: Sequence[Box]) -> float:
+        """The share of notifications in a union of boxes."""
+        return sum(self.share_outside(box, boxes[:i]) for i, box in enumerate(boxes))
+
+
+def _outside(distribution: Distribution, box: Box, boxes: Sequence[Box], cuts: list[int]) -> float:
+    touching = [one for one in boxes if one.overlaps(box)]
+    cuts[0] -= 1
+    if not touching or cuts[0] < 0:
+        return distribution.share_of_box(box)
+    first, *rest = touching
+    return sum(_outside(distribution, part, rest, cuts) for part in box.minus(first))
+
+
+def _unstated(name: str, values: Values) -> float:
+    if values == EVERYTHING:
+        return 1.0
+    alternatives = spelled(name, values)
+    return min(0.99, sum(prod(map(_unstated_constraint, alternative)) for alternative in alternatives))
+
+
+def _unstated_constraint(found: Constraint) -> float:
+    share = UNSTATED_SHARES.get("=" if found.operator == "in" else found.operator, HALF)
+    return min(HALF, share * found.comparisons) if found.operator == "in" else share
+
+
+def even(low: int | float | datetime, high: int | float | datetime, absent: float = 0.0) -> Spread:
+    return Spread(Even(low, high), absent)
+
+
+def choice(weights: Mapping[Value, float], absent: float = 0.0) -> Spread:
+    return Spread(Choice(weights), absent)
