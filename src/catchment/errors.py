@@ -23,7 +23,14 @@ SHOWN_CHARACTERS_MAX = 60
 
 def shown(value: object) -> str:
     """`value` as an error message quotes it: printable and short."""
-    text = ascii(value[: SHOWN_CHARACTERS_MAX * 2]) if isinstance(value, str) else ascii(value)
+    if isinstance(value, str | bytes):
+        text = ascii(value[: SHOWN_CHARACTERS_MAX * 2])
+    elif isinstance(value, int) and value.bit_length() > SHOWN_CHARACTERS_MAX * 3:
+        text = f"an integer of {value.bit_length():,} bits"  # in decimal it takes quadratic time
+    elif isinstance(value, list | tuple | dict | set | frozenset) and len(value) > SHOWN_CHARACTERS_MAX:
+        text = f"a {type(value).__name__} of {len(value):,}"
+    else:
+        text = ascii(value)
     return text if len(text) <= SHOWN_CHARACTERS_MAX else text[: SHOWN_CHARACTERS_MAX - 1] + "…"
 
 

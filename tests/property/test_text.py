@@ -1,5 +1,6 @@
 """Text, JSON and pickles say the same thing back; hostile text gets a typed error."""
 
+import contextlib
 import json
 import pickle
 
@@ -78,21 +79,18 @@ def test_keys_keep_the_order(pair) -> None:
     assert (first == second) is (key_of(first) == key_of(second))
 
 
-tokens = st.sampled_from(
-    "x = != < <= > >= >* *< * ( ) [ ] , -> and or not in any exists glob prefix within by true int time "
-    "1 -2.5 1e400 99999999999999999999 'a' \"b\" `q` 2026-11-15 2026-99-99T00:00:00Z 5m $time $no \\ ' \" é \0".split(
-        " "
-    )
-)
+WORDS = """
+x = != < <= > >= >* *< * ( ) [ ] , -> and or not in any exists glob prefix within by true int time 1 -2.5 1e400
+99999999999999999999 'a' "b" `q` 2026-11-15 2026-99-99T00:00:00Z 5m $time $no \\ ' " é \0
+"""
+tokens = st.sampled_from(WORDS.split())
 
 
 @given(st.text(max_size=40) | st.lists(tokens, max_size=15).map(" ".join))
 def test_any_text_parses_or_gets_a_typed_error(text: str) -> None:
     for parse in (Filter, Advertisement, Pattern, Notification.parse, parse_filter):
-        try:
+        with contextlib.suppress(CatchmentError):  # anything else fails the test
             parse(text)
-        except CatchmentError as problem:
-            assert str(problem)
 
 
 json_values = st.recursive(
@@ -105,7 +103,5 @@ json_values = st.recursive(
 @given(json_values)
 def test_any_json_converts_or_gets_a_typed_error(found) -> None:
     for convert in (Filter, Advertisement, Pattern, Subscription, Notification, Constraint):
-        try:
+        with contextlib.suppress(CatchmentError):
             convert.from_json(found)
-        except CatchmentError as problem:
-            assert str(problem)

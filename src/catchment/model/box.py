@@ -57,11 +57,16 @@ class Box:
         if self.others is ABSENT:
             return all(other.of(name).is_subset(self.of(name)) for name in self.sets.keys() | other.sets.keys())
         sets = other.sets
-        return all(
-            (sets[name] if name in sets else other.of(name)).is_subset(found) for name, found in self.sets.items()
-        )
+        if other.others is ABSENT:
+            return all(other.of(name).is_subset(found) for name, found in self.sets.items())
+        # What a box says of an attribute is never everything: the other must say something of it too.
+        return self.sets.keys() <= sets.keys() and all(sets[name].is_subset(found) for name, found in self.sets.items())
 
     def overlaps(self, other: Box) -> bool:
+        """Whether something is in both; neither is empty."""
+        if self.others is other.others is EVERYTHING:
+            mine, its = self.sets, other.sets
+            return all(mine[name].overlaps(its[name]) for name in mine.keys() & its.keys())
         return all(other.of(name).overlaps(found) for name, found in self.sets.items()) and all(
             self.of(name).overlaps(found) for name, found in other.sets.items() if name not in self.sets
         )

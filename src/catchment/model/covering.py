@@ -2,9 +2,9 @@
 
 A filter is a union of boxes. One union covers another when each box of the other lies within it. Where
 no single box holds it, what sticks out of one box is cut into smaller boxes and looked for in the rest.
-The cutting is exact; past COVER_CUTS_MAX it gives the sound answer "no".
+The cutting is exact; past COVER_STEPS_MAX it gives the sound answer "no".
 
-`covers` is exact except past two named limits, where it may answer "no" wrongly: COVER_CUTS_MAX (a
+`covers` is exact except past two named limits, where it may answer "no" wrongly: COVER_STEPS_MAX (a
 filter covered only by many alternatives together) and `strings.AUTOMATON_STEPS_MAX` (string constraints
 whose joint automaton is very large). `overlaps` may answer "yes" wrongly only past the second.
 """
@@ -16,13 +16,16 @@ from typing import Final
 
 from catchment.model.box import Box
 
-# A union of n alternatives may need a number of cuts exponential in n; real ones need a handful.
-COVER_CUTS_MAX: Final = 2_000
+# Comparisons of boxes for one question. A union of n alternatives may need exponentially many; real
+# ones need a handful.
+COVER_STEPS_MAX: Final = 10_000
 
 
-class _Budget:
-    def __init__(self) -> None:
-        self.cuts = COVER_CUTS_MAX
+class Budget:
+    """Steps left; shared by the questions that together should take bounded time."""
+
+    def __init__(self, steps: int = COVER_STEPS_MAX) -> None:
+        self.steps = steps
 
 
 def covers(wider: Sequence[Box], narrower: Sequence[Box]) -> bool:
@@ -30,21 +33,24 @@ def covers(wider: Sequence[Box], narrower: Sequence[Box]) -> bool:
     return all(covers_box(wider, box) for box in narrower)
 
 
-def covers_box(wider: Sequence[Box], box: Box) -> bool:
-    if len(wider) == 1:
-        return wider[0].covers(box)
-    return _is_covered(box, wider, _Budget())
-
-
-def _is_covered(box: Box, wider: Sequence[Box], budget: _Budget) -> bool:
-    touching = [one for one in wider if one.overlaps(box)]
-    if any(one.covers(box) for one in touching):
+def covers_box(wider: Sequence[Box], box: Box, budget: Budget | None = None) -> bool:
+    if any(one.covers(box) for one in wider):
         return True
-    budget.cuts -= 1
-    if len(touching) < 2 or budget.cuts < 0:
+    if len(wider) < 2:
         return False
-    first, *rest = touching
-    return all(_is_covered(part, rest, budget) for part in box.minus(first))
+    # The boxes that say least cut most.
+    return not _sticks_out(box, sorted(wider, key=lambda one: len(one.sets)), 0, budget or Budget())
+
+
+def _sticks_out(box: Box, wider: Sequence[Box], start: int, budget: Budget) -> bool:
+    """Whether some of `box` is in none of `wider` from `start` on (or, past the budget, may be)."""
+    while start < len(wider) and budget.steps >= 0 and not wider[start].overlaps(box):
+        start += 1
+        budget.steps -= 1
+    budget.steps -= 1
+    if start == len(wider) or budget.steps < 0:
+        return True
+    return any(_sticks_out(part, wider, start + 1, budget) for part in box.minus(wider[start]))
 
 
 def overlaps(first: Sequence[Box], second: Sequence[Box]) -> bool:

@@ -86,8 +86,9 @@ class Values:
 
     def overlaps(self, other: Values) -> bool:
         return (
-            (self.absent and other.absent)
-            or any(map(rng.intersection, self.keys, other.keys))
+            self is other
+            or (self.absent and other.absent)
+            or any(map(rng.overlap, self.keys, other.keys))
             or self.strings.overlaps(other.strings)
         )
 

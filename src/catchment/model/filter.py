@@ -36,7 +36,7 @@ from catchment.model.values import (
 # A filter is matched and routed as its alternatives; a larger one is several subscriptions.
 ALTERNATIVES_MAX: Final = 256
 # The work of one `and` between unions, before anything cancels.
-PRODUCTS_MAX: Final = 8_192
+PRODUCTS_MAX: Final = 4 * ALTERNATIVES_MAX
 # A pattern holds this many filters: each is state at some broker for each key.
 PATTERN_FILTERS_MAX: Final = 64
 PATTERN_KEYS_MAX: Final = 8
@@ -249,7 +249,7 @@ def _intersection(parts: Sequence[language.Expression], positive: bool) -> Filte
     for part in parts:
         boxes = intersections(boxes, union_of(part, positive).boxes)
         if len(boxes) > 1:
-            boxes = normalized(boxes)
+            boxes = Filter.of_boxes(boxes).boxes  # minimized and within the limit before it grows again
     return Filter.of_boxes(boxes)
 
 

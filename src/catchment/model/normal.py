@@ -15,13 +15,13 @@ from itertools import combinations
 from typing import Final
 
 from catchment.model.box import Box
-from catchment.model.covering import covers_box
+from catchment.model.covering import Budget, covers_box
 from catchment.model.domain import Values
 
 # Consensus compares all pairs, again and again: this keeps it in milliseconds.
 PRIME_BOXES_MAX: Final = 32
-# Each box is looked for in the union of all others: beyond, only single boxes absorb.
-IRREDUNDANT_BOXES_MAX: Final = 128
+# Steps to find boxes that the others hold together, in one normalization; then only single boxes absorb.
+IRREDUNDANT_STEPS_MAX: Final = 20_000
 
 
 def normalized(boxes: Iterable[Box]) -> tuple[Box, ...]:
@@ -104,10 +104,9 @@ def _consensus(boxes: list[Box], fresh: list[Box]) -> Iterator[Box]:
 def irredundant(boxes: Sequence[Box]) -> list[Box]:
     """Leaves out boxes that the others hold together, the most complex first; in a fixed order."""
     kept = sorted(boxes, key=_order)
-    if len(kept) > IRREDUNDANT_BOXES_MAX:
-        return kept
+    budget = Budget(IRREDUNDANT_STEPS_MAX)
     for box in reversed(list(kept)):
         others = [one for one in kept if one is not box]
-        if others and covers_box(others, box):
+        if others and budget.steps > 0 and covers_box(others, box, budget):
             kept = others
     return kept

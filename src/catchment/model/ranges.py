@@ -69,6 +69,20 @@ def intersection(a: Ranges[K], b: Ranges[K]) -> Ranges[K]:
     return tuple(found)
 
 
+def overlap(a: Ranges[K], b: Ranges[K]) -> bool:
+    """Whether the intersection holds anything."""
+    i = j = 0
+    while i < len(a) and j < len(b):
+        (a_low, a_high), (b_low, b_high) = a[i], b[j]
+        if a_high is not None and a_high <= b_low:
+            i += 1
+        elif b_high is not None and b_high <= a_low:
+            j += 1
+        else:
+            return True
+    return False
+
+
 def complement(ranges: Ranges[K], least: K) -> Ranges[K]:
     """What the domain from `least` upwards holds besides."""
     gaps: list[tuple[K, K | None]] = []

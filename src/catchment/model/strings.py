@@ -15,15 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import and_
 from typing import Final
 
 from catchment.model import ranges as rng
 from catchment.model.globs import Glob
 from catchment.model.ranges import Ranges
 
-# One question may look at this many transitions, a fraction of a second; real filters need hundreds.
-AUTOMATON_STEPS_MAX: Final = 200_000
+# One question may take this many steps of single globs or ranges, some 50 ms; real filters need hundreds.
+AUTOMATON_STEPS_MAX: Final = 60_000
+# Up to this many globs on one attribute are simplified together, beyond that only two by two.
+JOINT_GLOBS_MAX: Final = 4
 # A language that is a union of at most this many ranges is held as ranges.
 AUTOMATON_RANGES_MAX: Final = 1_024
 # Answers kept: filters of one system repeat the same few questions.
@@ -79,8 +82,12 @@ class Piece:
             rng.intersection(self.ranges, other.ranges), self.wanted | other.wanted, self.unwanted | other.unwanted
         )
 
-    def without(self, found: Glob) -> Piece:
-        return Piece(self.ranges, self.wanted - {found}, self.unwanted - {found})
+    @property
+    def parts(self) -> list[Piece]:
+        """Pieces of one condition each that together say the same."""
+        found = [Piece(ALL, wanted=frozenset([one])) for one in self.wanted]
+        found += [Piece(ALL, unwanted=frozenset([one])) for one in self.unwanted]
+        return found if self.ranges == ALL else [*found, Piece(self.ranges)]
 
 
 class Strings:
@@ -141,7 +148,7 @@ class Strings:
 
     def overlaps(self, other: Strings) -> bool:
         if self.ranges is not None and other.ranges is not None:
-            return bool(rng.intersection(self.ranges, other.ranges))
+            return rng.overlap(self.ranges, other.ranges)
         return bool(self and other) and _some_string(self.pieces, other.pieces, _in_both) is not None
 
     def __eq__(self, other: object) -> bool:
@@ -221,12 +228,13 @@ def _as_ranges(pieces: tuple[Piece, ...]) -> Ranges[str] | None:
 
 
 def _simplified(piece: Piece) -> Piece:
-    """Leaves out each part whose loss does not add a string."""
-    for found in sorted(piece.wanted | piece.unwanted, key=lambda one: one.pattern):
-        if _contained((piece.without(found),), (piece,)):
-            piece = piece.without(found)
-    wide = Piece(ALL, piece.wanted, piece.unwanted)
-    return wide if piece.ranges != ALL and _contained((wide,), (piece,)) else piece
+    """Leaves out each part that the others imply."""
+    for part in sorted(piece.parts, key=_piece_order):
+        others = [one for one in piece.parts if one != part]
+        joint = len(others) <= JOINT_GLOBS_MAX and others and _contained((reduce(and_, others),), (part,))
+        if joint or any(_contained((one,), (part,)) for one in others):
+            piece = reduce(and_, others)
+    return piece
 
 
 def _irredundant(pieces: list[Piece]) -> tuple[Piece, ...]:
@@ -290,6 +298,7 @@ class _Automaton:
         self._machines: list[Glob | _Place] = []
         self._unions = [[self._indexed(piece) for piece in pieces] for pieces in unions]
         self.alphabet = _alphabet(self._machines)
+        self.steps_per_state = len(self.alphabet) * len(self._machines)
 
     def _indexed(self, piece: Piece) -> tuple[list[int], list[int]]:
         wanted = [self._index(found) for found in piece.wanted]
@@ -363,7 +372,7 @@ def _some_string(
     for state in queue:  # grows while it is read
         if wanted(*automaton.accepts(state)):
             return states[state]
-        steps += len(automaton.alphabet)
+        steps += automaton.steps_per_state
         if steps > AUTOMATON_STEPS_MAX:
             return UNDECIDED
         for character in automaton.alphabet:
@@ -403,7 +412,7 @@ def _explored(automaton: _Automaton) -> dict[_State, list[_State]] | None:
     queue = [automaton.start]
     seen = {automaton.start}
     for state in queue:
-        if len(queue) * len(automaton.alphabet) > AUTOMATON_STEPS_MAX:
+        if len(queue) * automaton.steps_per_state > AUTOMATON_STEPS_MAX:
             return None
         arrows[state] = [automaton.step(state, character) for character in automaton.alphabet]
         fresh = [reached for reached in dict.fromkeys(arrows[state]) if reached not in seen]
