@@ -88,13 +88,18 @@ class Box:
         return Box({other: found for other, found in self.sets.items() if other != name}, self.others)
 
     def minus(self, other: Box) -> Iterator[Box]:
-        """What is outside `other`, as disjoint boxes."""
+        """What is outside `other`, as disjoint boxes; these are for looking at, not in canonical order."""
         rest = self
         for name, found in other.sets.items():
             mine = rest.of(name)
             if outside := mine - found:
-                yield rest.with_set(name, outside)
-            rest = rest.with_set(name, mine & found)
+                yield rest._cut(name, outside)
+            rest = rest._cut(name, mine & found)
+
+    def _cut(self, name: str, found: Values) -> Box:
+        part = Box.__new__(Box)
+        part.others, part.sets, part._hash = self.others, {**self.sets, name: found}, None
+        return part
 
 
 WHOLE: Final = Box({})
