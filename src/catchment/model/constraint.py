@@ -254,21 +254,19 @@ def _satisfying(kind: Kind, operator: str, value: Value | tuple[Value, ...] | No
     assert not isinstance(value, tuple)
     if isinstance(value, str):
         return domain.of_strings(_strings_satisfying(operator, value))
-    found = domain.NOTHING
-    for one in TYPES_OF_KIND[kind]:
-        found |= domain.of_keys(one, _keys_satisfying(one, operator, value))
-    return found
+    return domain.of_keys({one: _keys_satisfying(one, operator, value) for one in TYPES_OF_KIND[kind]})
 
 
 def _union_of_equals(kind: Kind, members: tuple[Value, ...]) -> Values:
     if kind is Kind.STRING:
         texts = [str(member) for member in members]
         return domain.of_strings(of_ranges(rng.union((text, successor(text)) for text in texts)))
-    found = domain.NOTHING
-    for one in TYPES_OF_KIND[kind]:
-        keys = rng.union(part for member in members for part in _keys_satisfying(one, "=", member))
-        found |= domain.of_keys(one, keys)
-    return found
+    return domain.of_keys(
+        {
+            one: rng.union(part for member in members for part in _keys_satisfying(one, "=", member))
+            for one in TYPES_OF_KIND[kind]
+        }
+    )
 
 
 def edges(kind: Type, value: Value) -> tuple[int, int]:

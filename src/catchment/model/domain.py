@@ -7,7 +7,7 @@ emptiness come down to the set operations here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -106,11 +106,18 @@ class Values:
     def keys_of(self, kind: Type) -> Keys:
         return self.keys[_SLOT[kind]]
 
+    @property
+    def parts(self) -> int:
+        """In how many conjunctions of constraints it could be said at the most."""
+        strings = sum(len(piece.ranges) for piece in self.strings.pieces)
+        return self.absent + sum(map(len, self.keys)) + strings
 
-def of_keys(kind: Type, keys: Keys) -> Values:
-    """Just those values of one type."""
+
+def of_keys(keys_by_type: Mapping[Type, Keys]) -> Values:
+    """Just those values of some types."""
     slots = list(NO_KEYS)
-    slots[_SLOT[kind]] = keys
+    for kind, keys in keys_by_type.items():
+        slots[_SLOT[kind]] = keys
     return Values(False, tuple(slots), NO_STRING)
 
 
@@ -124,5 +131,5 @@ PRESENT: Final = Values(False, ALL_KEYS, EVERY_STRING)
 ABSENT: Final = Values(True, NO_KEYS, NO_STRING)
 OF_TYPE: Final[dict[Type, Values]] = {
     Type.STRING: of_strings(EVERY_STRING),
-    **{kind: of_keys(kind, ((least, None),)) for kind, least in zip(INTEGER_KEYED, _LEAST, strict=True)},
+    **{kind: of_keys({kind: ((least, None),)}) for kind, least in zip(INTEGER_KEYED, _LEAST, strict=True)},
 }

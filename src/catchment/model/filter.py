@@ -111,7 +111,7 @@ class Filter:
         return cls.of_boxes([])
 
     def _check_size(self) -> None:
-        if len(self.boxes) > 1 or (self.boxes and len(self.boxes[0].sets) > 1):
+        if sum(prod(found.parts for found in box.sets.values()) for box in self.boxes) > ALTERNATIVES_MAX:
             size = sum(prod(len(spelled(*one)) for one in box.sets.items()) for box in self.boxes)
             if size > ALTERNATIVES_MAX:
                 raise LimitError(
