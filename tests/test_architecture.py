@@ -37,6 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "studies": {"sim"},
     "pipeline": {"matching", "routing", "sim", "studies", "client"},
     "console": set(),
+    "demo": set(),
     "__init__": {"matching", "client"},
     "__main__": {"cli"},
 }

@@ -6,6 +6,8 @@
     │   ├── BadValueError          a value of no Catchment type: NaN, infinity, lone surrogate, naive time, …
     │   ├── BadNotificationError   a notification that cannot be: duplicate name, unknown envelope field, …
     │   ├── BadFilterError         an operator that its value or type does not allow, an ill-formed filter
+    │   ├── BadIdError             a subscription id of a wrong type, unknown, or given twice
+    │   ├── BadIndexError          a saved index that is corrupt, truncated or of another version
     │   └── LimitError             input past a named limit: which limit, its size, the size found
     └── UnavailableError           something the command needs is not installed or not there
 
@@ -29,9 +31,18 @@ def shown(value: object) -> str:
         text = f"an integer of {value.bit_length():,} bits"  # in decimal it takes quadratic time
     elif isinstance(value, list | tuple | dict | set | frozenset) and len(value) > SHOWN_CHARACTERS_MAX:
         text = f"a {type(value).__name__} of {len(value):,}"
+    elif value is None:
+        text = "null"
     else:
-        text = ascii(value)
+        text = _ascii(value)
     return text if len(text) <= SHOWN_CHARACTERS_MAX else text[: SHOWN_CHARACTERS_MAX - 1] + "…"
+
+
+def _ascii(value: object) -> str:
+    try:
+        return ascii(value)
+    except RecursionError:
+        return f"a deeply nested {type(value).__name__}"
 
 
 class CatchmentError(Exception):
@@ -65,6 +76,14 @@ class BadNotificationError(InputError):
 
 class BadFilterError(InputError):
     """A constraint, filter, advertisement or pattern that cannot be."""
+
+
+class BadIdError(InputError):
+    """A subscription id that cannot be, is not there, or is there already."""
+
+
+class BadIndexError(InputError):
+    """A saved index that cannot be read: corrupt, truncated, or of another version."""
 
 
 class LimitError(InputError):

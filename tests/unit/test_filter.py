@@ -6,7 +6,7 @@ import pytest
 
 from catchment import Advertisement, Filter, Notification, Pattern, Subscription
 from catchment.errors import BadFilterError, LimitError, ParseError
-from catchment.model.filter import ALTERNATIVES_MAX
+from catchment.model.normal import ALTERNATIVES_MAX
 
 
 @pytest.mark.parametrize(
@@ -140,6 +140,27 @@ def test_alternatives_past_the_limit_are_refused_in_bounded_time() -> None:
         Filter(many)
     assert len(Filter(" or ".join(f"a{i} = 1" for i in range(100))).alternatives) == 100
     assert len(Filter(" or ".join(f"a = {i}" for i in range(0, 600, 2))).alternatives) == 1
+
+
+@pytest.mark.parametrize("count", [600, 4_000])
+def test_very_many_alternatives_are_refused_at_once(count: int) -> None:
+    with pytest.raises(LimitError, match="ALTERNATIVES_MAX"):
+        Filter(" or ".join(f"a{i} = 1" for i in range(count)))
+
+
+def test_many_globs_on_one_attribute_take_bounded_time_and_print() -> None:
+    filter = Filter(" or ".join(f"x glob '*a{i}*b?c*d'" for i in range(40)))
+    assert filter.matches({"x": "a7b.cd"})
+    assert not filter.matches({"x": "a7b.dc"})
+    crossed = Filter(" and ".join(f"(x glob '*{i}a*b' or x contains '{i}b')" for i in range(8)))
+    assert Filter(str(crossed)) == crossed
+
+
+def test_what_a_filter_says_is_bounded() -> None:
+    with pytest.raises(LimitError, match="FILTER_SIZE_MAX"):
+        Filter.of(("x", "in", [f"{i:03}" * 50 for i in range(1_000)]))
+    longest = Filter.of(("x" * 255, "=", "\U0010ffff" * 15_000))
+    assert Filter(str(longest)) == longest
 
 
 def test_patterns() -> None:

@@ -9,6 +9,7 @@ within another just if it does so in every attribute, and both are exact.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import prod
 from typing import Final
 
 from catchment.model.domain import ABSENT, EVERYTHING, Values
@@ -48,6 +49,21 @@ class Box:
 
     def __bool__(self) -> bool:
         return all(self.sets.values())
+
+    @property
+    def alternatives_max(self) -> int:
+        """In how many conjunctions of constraints it could be said at the most."""
+        return prod(found.parts for found in self.sets.values())
+
+    @property
+    def size(self) -> int:
+        """The characters and bounds it takes to say it."""
+        return sum(len(name) + found.size for name, found in self.sets.items())
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether questions about it need no automaton."""
+        return all(found.is_plain for found in self.sets.values())
 
     def contains(self, values: Mapping[str, Value]) -> bool:
         """Whether an assignment of values to names lies inside; names it lacks are absent."""

@@ -39,18 +39,22 @@ def covers_box(wider: Sequence[Box], box: Box, budget: Budget | None = None) -> 
     if len(wider) < 2:
         return False
     # The boxes that say least cut most.
-    return not _sticks_out(box, sorted(wider, key=lambda one: len(one.sets)), 0, budget or Budget())
+    return not _sticks_out(box, sorted(wider, key=lambda one: len(one.sets)), budget or Budget())
 
 
-def _sticks_out(box: Box, wider: Sequence[Box], start: int, budget: Budget) -> bool:
-    """Whether some of `box` is in none of `wider` from `start` on (or, past the budget, may be)."""
-    while start < len(wider) and budget.steps >= 0 and not wider[start].overlaps(box):
-        start += 1
+def _sticks_out(box: Box, wider: Sequence[Box], budget: Budget) -> bool:
+    """Whether some of `box` is in none of `wider` (or, past the budget, may be)."""
+    open_parts = [(box, 0)]  # a part, and the first of `wider` that it was not yet cut by
+    while open_parts:
+        part, at = open_parts.pop()
+        while at < len(wider) and budget.steps > 0 and not wider[at].overlaps(part):
+            at += 1
+            budget.steps -= 1
+        if at == len(wider) or budget.steps <= 0:
+            return True
         budget.steps -= 1
-    budget.steps -= 1
-    if start == len(wider) or budget.steps < 0:
-        return True
-    return any(_sticks_out(part, wider, start + 1, budget) for part in box.minus(wider[start]))
+        open_parts.extend((rest, at + 1) for rest in part.minus(wider[at]))
+    return False
 
 
 def overlaps(first: Sequence[Box], second: Sequence[Box]) -> bool:

@@ -7,13 +7,17 @@ emptiness come down to the set operations here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import chain
 from typing import Final
 
 from catchment.model import ranges as rng
 from catchment.model.ranges import Ranges
 from catchment.model.strings import EVERY_STRING, NO_STRING, Strings
+from catchment.model.strings import all_of as strings_in_all
+from catchment.model.strings import any_of as strings_in_any
 from catchment.model.values import KEY_BOUNDS, Type, Value, key_of, type_of
 
 # The types whose keys are integers, in the order in which a Values holds them.
@@ -64,8 +68,7 @@ class Values:
         return Values(self.absent and other.absent, keys, self.strings & other.strings)
 
     def __or__(self, other: Values) -> Values:
-        keys = tuple(rng.union(a + b) for a, b in zip(self.keys, other.keys, strict=True))
-        return Values(self.absent or other.absent, keys, self.strings | other.strings)
+        return any_of((self, other))
 
     def __sub__(self, other: Values) -> Values:
         return self & other.inverse
@@ -92,6 +95,10 @@ class Values:
             or self.strings.overlaps(other.strings)
         )
 
+    @property
+    def is_plain(self) -> bool:
+        return self.strings.is_plain
+
     def of_type(self, kind: Type) -> Values:
         """The part of it that is of one type."""
         return self & OF_TYPE[kind]
@@ -112,6 +119,11 @@ class Values:
         strings = sum(len(piece.ranges) for piece in self.strings.pieces)
         return self.absent + sum(map(len, self.keys)) + strings
 
+    @property
+    def size(self) -> int:
+        """One for each bound, and the characters of strings: how long it is to say."""
+        return 1 + 2 * sum(map(len, self.keys)) + self.strings.size
+
 
 def of_keys(keys_by_type: Mapping[Type, Keys]) -> Values:
     """Just those values of some types."""
@@ -119,6 +131,20 @@ def of_keys(keys_by_type: Mapping[Type, Keys]) -> Values:
     for kind, keys in keys_by_type.items():
         slots[_SLOT[kind]] = keys
     return Values(False, tuple(slots), NO_STRING)
+
+
+def all_of(sets: Sequence[Values]) -> Values:
+    """What is in every one of them."""
+    if len(sets) == 1:
+        return sets[0]
+    keys = tuple(reduce(rng.intersection, slots) for slots in zip(*(found.keys for found in sets), strict=True))
+    return Values(all(found.absent for found in sets), keys, strings_in_all([found.strings for found in sets]))
+
+
+def any_of(sets: Sequence[Values]) -> Values:
+    """What is in some of them."""
+    keys = tuple(rng.union(chain(*slots)) for slots in zip(*(found.keys for found in sets), strict=True))
+    return Values(any(found.absent for found in sets), keys, strings_in_any([found.strings for found in sets]))
 
 
 def of_strings(strings: Strings) -> Values:

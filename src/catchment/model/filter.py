@@ -19,8 +19,8 @@ from catchment.errors import BadFilterError, LimitError, shown
 from catchment.model import covering, language
 from catchment.model.box import WHOLE, Box
 from catchment.model.constraint import Constraint, constraint, quoted_name
-from catchment.model.domain import ABSENT, NOTHING, Values
-from catchment.model.normal import irredundant, normalized
+from catchment.model.domain import ABSENT, NOTHING, Values, all_of
+from catchment.model.normal import ALTERNATIVES_MAX, irredundant, normalized
 from catchment.model.notification import Notification
 from catchment.model.spelling import spelled
 from catchment.model.values import (
@@ -33,8 +33,8 @@ from catchment.model.values import (
     format_duration,
 )
 
-# A filter is matched and routed as its alternatives; a larger one is several subscriptions.
-ALTERNATIVES_MAX: Final = 256
+# A filter is repeated in every routing table on its way; what is larger is data.
+FILTER_SIZE_MAX: Final = 32_768
 # The work of one `and` between unions, before anything cancels.
 PRODUCTS_MAX: Final = 4 * ALTERNATIVES_MAX
 # A pattern holds this many filters: each is state at some broker for each key.
@@ -72,11 +72,10 @@ class Conjunction:
 
 
 def box_of(constraints: Iterable[Constraint]) -> Box:
-    sets: dict[str, Values] = {}
+    sets: dict[str, list[Values]] = {}
     for one in constraints:
-        found = one.satisfied_by
-        sets[one.name] = sets[one.name] & found if one.name in sets else found
-    return Box(sets)
+        sets.setdefault(one.name, []).append(one.satisfied_by)
+    return Box({name: all_of(found) for name, found in sets.items()})
 
 
 class Filter:
@@ -111,12 +110,15 @@ class Filter:
         return cls.of_boxes([])
 
     def _check_size(self) -> None:
-        if sum(prod(found.parts for found in box.sets.values()) for box in self.boxes) > ALTERNATIVES_MAX:
-            size = sum(prod(len(spelled(*one)) for one in box.sets.items()) for box in self.boxes)
-            if size > ALTERNATIVES_MAX:
+        if sum(box.alternatives_max for box in self.boxes) > ALTERNATIVES_MAX:
+            count = sum(prod(len(spelled(*one)) for one in box.sets.items()) for box in self.boxes)
+            if count > ALTERNATIVES_MAX:
                 raise LimitError(
-                    "ALTERNATIVES_MAX", ALTERNATIVES_MAX, f"{size:,} alternatives", "split the subscription"
+                    "ALTERNATIVES_MAX", ALTERNATIVES_MAX, f"{count:,} alternatives", "split the subscription"
                 )
+        size = sum(box.size * box.alternatives_max for box in self.boxes)
+        if size > FILTER_SIZE_MAX and (size := self.size) > FILTER_SIZE_MAX:
+            raise LimitError("FILTER_SIZE_MAX", FILTER_SIZE_MAX, f"a size of {size:,}", "split the subscription")
 
     # --- relations ---
 
@@ -159,6 +161,11 @@ class Filter:
     def comparisons(self) -> int:
         """How many comparisons deciding it may take: what approximation bounds."""
         return sum(one.comparisons for one in self.alternatives)
+
+    @property
+    def size(self) -> int:
+        """Characters of names and strings and one for each comparison, over all alternatives."""
+        return sum(one.box.size for one in self.alternatives)
 
     @property
     def names(self) -> frozenset[str]:
@@ -245,11 +252,12 @@ def _union(parts: Sequence[language.Expression], positive: bool) -> Filter:
 
 
 def _intersection(parts: Sequence[language.Expression], positive: bool) -> Filter:
-    boxes: Sequence[Box] = [WHOLE]
+    # Plain constraints all at once, then what has alternatives: few products, each normalized once.
+    plain = [part for part in parts if positive and isinstance(part, Constraint)]
+    boxes: Sequence[Box] = Filter.of_boxes([box_of(plain)]).boxes
     for part in parts:
-        boxes = intersections(boxes, union_of(part, positive).boxes)
-        if len(boxes) > 1:
-            boxes = Filter.of_boxes(boxes).boxes  # minimized and within the limit before it grows again
+        if not (positive and isinstance(part, Constraint)):
+            boxes = Filter.of_boxes(intersections(boxes, union_of(part, positive).boxes)).boxes
     return Filter.of_boxes(boxes)
 
 

@@ -23,7 +23,7 @@ _ONE: Final = None  # stands for `?` among the characters a pattern wants
 class Glob:
     """A pattern in normal form: equal languages have equal `wanted` and `waits`."""
 
-    __slots__ = ("_bits", "_hash", "accepting", "waiting", "wanted")
+    __slots__ = ("_bits", "_hash", "_pattern", "accepting", "waiting", "wanted")
 
     def __init__(self, wanted: tuple[str | None, ...], waiting: int) -> None:
         """`wanted[i]` is the character that leads from position i to i+1, None for any;
@@ -37,6 +37,7 @@ class Glob:
             if character is not None:
                 self._bits[character] = self._bits.get(character, any_character) | 1 << i
         self._hash = hash((wanted, waiting))
+        self._pattern: str | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Glob) and self.wanted == other.wanted and self.waiting == other.waiting
@@ -104,6 +105,11 @@ class Glob:
 
     @property
     def pattern(self) -> str:
+        if self._pattern is None:
+            self._pattern = self._spelled()
+        return self._pattern
+
+    def _spelled(self) -> str:
         parts: list[str] = []
         for i, character in enumerate(self.wanted):
             parts.append("*" if self.waiting >> i & 1 else "")

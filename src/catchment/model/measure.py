@@ -104,20 +104,22 @@ class Distribution:
 
     def share_outside(self, box: Box, boxes: Sequence[Box]) -> float:
         """The share of notifications in `box` and in none of `boxes`."""
-        return _outside(self, box, boxes, [MEASURE_CUTS_MAX])
+        share, cuts = 0.0, 0
+        open_parts = [(box, 0)]  # a part, and the first of `boxes` that it was not yet cut by
+        while open_parts:
+            part, at = open_parts.pop()
+            while at < len(boxes) and not boxes[at].overlaps(part):
+                at += 1
+            if at == len(boxes) or cuts > MEASURE_CUTS_MAX:
+                share += self.share_of_box(part)
+                continue
+            cuts += 1
+            open_parts.extend((rest, at + 1) for rest in part.minus(boxes[at]))
+        return share
 
     def share(self, boxes: Sequence[Box]) -> float:
         """The share of notifications in a union of boxes."""
         return sum(self.share_outside(box, boxes[:i]) for i, box in enumerate(boxes))
-
-
-def _outside(distribution: Distribution, box: Box, boxes: Sequence[Box], cuts: list[int]) -> float:
-    touching = [one for one in boxes if one.overlaps(box)]
-    cuts[0] -= 1
-    if not touching or cuts[0] < 0:
-        return distribution.share_of_box(box)
-    first, *rest = touching
-    return sum(_outside(distribution, part, rest, cuts) for part in box.minus(first))
 
 
 def _unstated(name: str, values: Values) -> float:

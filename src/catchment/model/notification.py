@@ -193,9 +193,11 @@ def _from_pairs(pairs: Iterable[tuple[str, object]]) -> Notification:
         target = _value_at(name, value) if name != _PAYLOAD else _payload_from_json(value)
         if not name.startswith("$"):
             attributes.append((name, target))
-        elif name in envelope or name not in (*ENVELOPE_TYPES, _PAYLOAD):
+        elif name not in (*ENVELOPE_TYPES, _PAYLOAD):
             known = ", ".join((*ENVELOPE_TYPES, _PAYLOAD))
-            raise BadNotificationError(f"{shown(name)} stands twice or is no envelope field: there are {known}")
+            raise BadNotificationError(f"{shown(name)} is no envelope field: there are {known}")
+        elif name in envelope:
+            raise BadNotificationError(f"{shown(name)} stands twice: an envelope holds each field once")
         else:
             envelope[name] = target
     return Notification(attributes, **{name[1:]: value for name, value in envelope.items()})  # type: ignore[arg-type]

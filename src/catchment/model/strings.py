@@ -13,9 +13,10 @@ AUTOMATON_STEPS_MAX a question gets the sound answer: not empty, not contained, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
+from itertools import combinations, product
 from operator import and_
 from typing import Final
 
@@ -23,10 +24,13 @@ from catchment.model import ranges as rng
 from catchment.model.globs import Glob
 from catchment.model.ranges import Ranges
 
-# One question may take this many steps of single globs or ranges, some 50 ms; real filters need hundreds.
-AUTOMATON_STEPS_MAX: Final = 60_000
-# Up to this many globs on one attribute are simplified together, beyond that only two by two.
-JOINT_GLOBS_MAX: Final = 4
+# One question may take this many steps of single globs or ranges, some 20 ms; real filters need hundreds.
+AUTOMATON_STEPS_MAX: Final = 20_000
+# Up to this many conditions on one attribute are simplified together, beyond that only two by two: then
+# a contradiction that takes three of them is not found.
+JOINT_PARTS_MAX: Final = 5
+# A union of more pieces is kept as it was written: its normal form would take too many questions.
+PIECES_MAX: Final = 12
 # A language that is a union of at most this many ranges is held as ranges.
 AUTOMATON_RANGES_MAX: Final = 1_024
 # Answers kept: filters of one system repeat the same few questions.
@@ -83,6 +87,11 @@ class Piece:
         )
 
     @property
+    def size(self) -> int:
+        bounds = sum(2 + len(low) + len(high or "") for low, high in self.ranges)
+        return bounds + sum(1 + len(found.wanted) for found in self.wanted | self.unwanted)
+
+    @property
     def parts(self) -> list[Piece]:
         """Pieces of one condition each that together say the same."""
         found = [Piece(ALL, wanted=frozenset([one])) for one in self.wanted]
@@ -106,6 +115,11 @@ class Strings:
             return ()
         return self.pieces[0].ranges if len(self.pieces) == 1 and self.pieces[0].is_plain else None
 
+    @property
+    def size(self) -> int:
+        """The characters and bounds it takes to say it."""
+        return sum(piece.size for piece in self.pieces)
+
     def __contains__(self, text: str) -> bool:
         return any(piece.contains(text) for piece in self.pieces)
 
@@ -123,9 +137,7 @@ class Strings:
         return _of_pieces(tuple(a & b for a in self.pieces for b in other.pieces))
 
     def __or__(self, other: Strings) -> Strings:
-        if self.ranges is not None and other.ranges is not None:
-            return of_ranges(rng.union(self.ranges + other.ranges))
-        return _of_pieces(self.pieces + other.pieces)
+        return any_of((self, other))
 
     @property
     def inverse(self) -> Strings:
@@ -156,12 +168,12 @@ class Strings:
             return NotImplemented
         if self is other or self.pieces == other.pieces:
             return True
-        if self.ranges is not None and other.ranges is not None:
+        if self.is_plain and other.is_plain:
             return False
-        return hash(self) == hash(other) and _some_string(self.pieces, other.pieces, _in_one_only) is None
+        return self.identity == other.identity and _some_string(self.pieces, other.pieces, _in_one_only) is None
 
     def __hash__(self) -> int:
-        return hash(self.ranges) if self.ranges is not None else hash(self.extremes)
+        return hash(self.ranges) if self.is_plain else hash(self.identity)
 
     def __reduce__(self) -> tuple[object, ...]:
         return Strings, (self.pieces,)
@@ -170,11 +182,22 @@ class Strings:
         return f"Strings({self.pieces!r})"
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it is a union of ranges."""
+        return self.ranges is not None
+
+    @property
     def extremes(self) -> tuple[str | None, str | None]:
-        """The least of the shortest strings inside and outside: equal sets agree on them."""
+        """The least of the shortest strings inside and outside; UNDECIDED where it is too hard to find."""
         if self._extremes is None:
             self._extremes = _extremes(self.pieces)
         return self._extremes
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What equal sets agree on: their extremes. Where those are too hard to find, what it was
+        written as: then only sets written alike are equal."""
+        return self.pieces if UNDECIDED in self.extremes else self.extremes
 
 
 def of_ranges(found: Ranges[str]) -> Strings:
@@ -201,6 +224,20 @@ def not_glob(found: Glob) -> Strings:
     return Strings((Piece(ALL, unwanted=frozenset([found])),))
 
 
+def all_of(sets: Sequence[Strings]) -> Strings:
+    """What is in every one of them, brought into normal form once."""
+    if all(found.ranges is not None for found in sets):
+        return reduce(and_, sets)
+    return _of_pieces(tuple(reduce(and_, chosen) for chosen in product(*(found.pieces for found in sets))))
+
+
+def any_of(sets: Sequence[Strings]) -> Strings:
+    """What is in some of them, brought into normal form once."""
+    if all(found.is_plain for found in sets):
+        return of_ranges(rng.union(part for found in sets for part in found.ranges or ()))
+    return _of_pieces(tuple(piece for found in sets for piece in found.pieces))
+
+
 NO_STRING: Final = Strings(())
 EVERY_STRING: Final = Strings((Piece(ALL),))
 
@@ -213,8 +250,10 @@ def _of_pieces(pieces: tuple[Piece, ...]) -> Strings:
     plain_parts = rng.union(part for piece in pieces if piece.is_plain for part in piece.ranges)
     found = [Piece(plain_parts)] if plain_parts else []
     found += [piece for piece in dict.fromkeys(pieces) if piece.ranges and not piece.is_plain]
-    if len(found) == 1 and len(found[0].wanted) + len(found[0].unwanted) == 1 and found[0].ranges == ALL:
+    if len(found) == 1 and len(found[0].parts) == 1:
         return Strings(tuple(found))
+    if len(found) > PIECES_MAX or any(len(piece.parts) > PIECES_MAX for piece in found):
+        return Strings(tuple(sorted(found, key=_piece_order)))
     plain = _as_ranges(tuple(found))
     if plain is not None:
         return of_ranges(plain)
@@ -224,6 +263,8 @@ def _of_pieces(pieces: tuple[Piece, ...]) -> Strings:
 def _as_ranges(pieces: tuple[Piece, ...]) -> Ranges[str] | None:
     if all(piece.is_plain for piece in pieces):
         return rng.union(part for piece in pieces for part in piece.ranges)
+    if sum(len(piece.parts) for piece in pieces) > JOINT_PARTS_MAX:
+        return None
     return _ranges_of_graph(_Automaton(pieces))
 
 
@@ -231,19 +272,27 @@ def _simplified(piece: Piece) -> Piece:
     """Leaves out each part that the others imply."""
     for part in sorted(piece.parts, key=_piece_order):
         others = [one for one in piece.parts if one != part]
-        joint = len(others) <= JOINT_GLOBS_MAX and others and _contained((reduce(and_, others),), (part,))
+        joint = len(others) < JOINT_PARTS_MAX and others and _contained((reduce(and_, others),), (part,))
         if joint or any(_contained((one,), (part,)) for one in others):
             piece = reduce(and_, others)
     return piece
 
 
 def _irredundant(pieces: list[Piece]) -> tuple[Piece, ...]:
-    kept = [piece for piece in dict.fromkeys(pieces) if not _contained((piece,), ())]
+    kept = [piece for piece in dict.fromkeys(pieces) if not _is_empty(piece)]
     for piece in sorted(kept, key=_piece_order, reverse=True):
         others = tuple(other for other in kept if other is not piece)
-        if _contained((piece,), others):
+        joint = len(others) < JOINT_PARTS_MAX and _contained((piece,), others)
+        if joint or any(_contained((piece,), (other,)) for other in others):
             kept.remove(piece)
     return tuple(sorted(kept, key=_piece_order))
+
+
+def _is_empty(piece: Piece) -> bool:
+    parts = piece.parts
+    if len(parts) <= JOINT_PARTS_MAX:
+        return _contained((piece,), ())
+    return any(_some_string((a,), (b,), _in_both) is None for a, b in combinations(parts, 2))
 
 
 def _piece_order(piece: Piece) -> tuple[object, ...]:
