@@ -1,0 +1,7 @@
+"""`python -m catchment.cli`."""
+
+import sys
+
+from catchment.cli import main
+
+sys.exit(main())
