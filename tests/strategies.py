@@ -14,6 +14,7 @@ from itertools import product
 
 from hypothesis import strategies as st
 
+from catchment.model.cesql import Cesql
 from catchment.model.constraint import Constraint, Kind, constraint
 from catchment.model.filter import Advertisement, Filter, Pattern, Subscription, union_of
 from catchment.model.language import And, Expression, Not, Or
@@ -137,7 +138,9 @@ patterns = st.builds(
     st.lists(attribute_names, max_size=2, unique=True),
 )
 identities = texts.filter(bool)
-subscriptions = st.builds(Subscription, identities, identities, filters | patterns)
+subscriptions = st.builds(
+    Subscription, identities, identities, filters | patterns | st.just(Cesql("a = 'b' OR LENGTH(c) > 3"))
+)
 notifications = st.builds(
     lambda attributes, fields, payload: Notification(attributes, **fields, payload=payload),
     st.dictionaries(attribute_names, values, max_size=6),

@@ -1,7 +1,22 @@
 """Catchment: content-based publish/subscribe. The public names; everything else is a module away."""
 
+from typing import TYPE_CHECKING, Any
+
+from catchment.model.cesql import Cesql
 from catchment.model.filter import Advertisement, Conjunction, Filter, Pattern, Subscription
 from catchment.model.notification import Notification
 
-__all__ = ["Advertisement", "Conjunction", "Filter", "Notification", "Pattern", "Subscription"]
+if TYPE_CHECKING:
+    from catchment.matching import Matcher
+
+__all__ = ["Advertisement", "Cesql", "Conjunction", "Filter", "Matcher", "Notification", "Pattern", "Subscription"]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    # The matcher brings compiled kernels along: whoever only looks at filters should not wait for them.
+    if name == "Matcher":
+        from catchment.matching import Matcher
+
+        return Matcher
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,7 +5,7 @@ no single box holds it, what sticks out of one box is cut into smaller boxes and
 The cutting is exact; past COVER_STEPS_MAX it gives the sound answer "no".
 
 `covers` is exact except past two named limits, where it may answer "no" wrongly: COVER_STEPS_MAX (a
-filter covered only by many alternatives together) and `strings.AUTOMATON_STEPS_MAX` (string constraints
+filter covered only by many alternatives together) and `automaton.AUTOMATON_STEPS_MAX` (string constraints
 whose joint automaton is very large). `overlaps` may answer "yes" wrongly only past the second.
 """
 

@@ -18,6 +18,7 @@ from typing import Final
 from catchment.errors import BadFilterError, LimitError, shown
 from catchment.model import covering, language
 from catchment.model.box import WHOLE, Box
+from catchment.model.cesql import Cesql
 from catchment.model.constraint import Constraint, constraint, quoted_name
 from catchment.model.domain import ABSENT, NOTHING, Values, all_of
 from catchment.model.normal import ALTERNATIVES_MAX, irredundant, normalized
@@ -429,25 +430,35 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A filter or pattern with an id, for a client."""
+    """A filter (in either dialect) or pattern with an id, for a client."""
 
     id: str
     client: str
-    wanted: Filter | Pattern
+    wanted: Filter | Pattern | Cesql
 
     def __post_init__(self) -> None:
-        for field in (self.id, self.client):
-            if not field or len(field) > IDENTITY_CODEPOINTS_MAX:
-                raise BadFilterError(f"{shown(field)} is not an identity: use a text of 1 to {IDENTITY_CODEPOINTS_MAX}")
-            checked_string(field)
+        _checked_identity(self.id)
+        _checked_identity(self.client)
 
     def to_json(self) -> dict[str, Json]:
-        return {"id": self.id, "client": self.client, "wanted": self.wanted.to_json()}
+        return {"id": self.id, "client": self.client, "wanted": {**self.wanted.to_json()}}
 
     @classmethod
     def from_json(cls, found: object) -> Subscription:
         if not isinstance(found, Mapping) or set(found) != {"id", "client", "wanted"}:
             raise BadFilterError(f"{shown(found)} is not a subscription: it has id, client and wanted")
-        wanted = found["wanted"]
-        is_pattern = isinstance(wanted, Mapping) and "sequence" in wanted
-        return cls(found["id"], found["client"], (Pattern if is_pattern else Filter).from_json(wanted))
+        return cls(_checked_identity(found["id"]), _checked_identity(found["client"]), _wanted(found["wanted"]))
+
+
+def _wanted(found: object) -> Filter | Pattern | Cesql:
+    if isinstance(found, Mapping) and "sequence" in found:
+        return Pattern.from_json(found)
+    if isinstance(found, Mapping) and "dialect" in found:
+        return Cesql.from_json(found)
+    return Filter.from_json(found)
+
+
+def _checked_identity(found: object) -> str:
+    if not isinstance(found, str) or not found or len(found) > IDENTITY_CODEPOINTS_MAX:
+        raise BadFilterError(f"{shown(found)} is not an identity: use a text of 1 to {IDENTITY_CODEPOINTS_MAX}")
+    return checked_string(found)

@@ -1,0 +1,313 @@
+"""Questions about sets of strings, decided by running ranges and globs side by side as one automaton.
+
+A `Piece` is the strings inside some ranges that every one of its globs accepts (or, negated, refuses). To
+compare unions of pieces, every range set and glob that either mentions is run at once, over the
+characters that anything mentions with one stand-in for each gap between them. A search through the
+joint states finds the least of the shortest strings that decides the question, or that there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from catchment.model import ranges as rng
+from catchment.model.globs import Glob
+from catchment.model.ranges import Ranges
+
+# One question may take this many steps of single globs or ranges, some 20 ms; real filters need hundreds.
+AUTOMATON_STEPS_MAX: Final = 20_000
+# A language that is a union of at most this many ranges is held as ranges.
+AUTOMATON_RANGES_MAX: Final = 1_024
+# Answers kept: filters of one system repeat the same few questions.
+ANSWERS_MAX: Final = 16_384
+
+LAST_CHARACTER: Final = "\U0010ffff"
+_SURROGATES: Final = ("\ud800", "\udfff")
+
+ALL: Final[Ranges[str]] = (("", None),)
+
+
+def successor(text: str) -> str:
+    """The next string in code point order."""
+    return text + "\0"
+
+
+def next_character(character: str) -> str:
+    found = chr(ord(character) + 1)
+    return chr(ord(_SURROGATES[1]) + 1) if found == _SURROGATES[0] else found
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Strings within `ranges` that all of `wanted` accept and none of `unwanted` does."""
+
+    ranges: Ranges[str]
+    wanted: frozenset[Glob] = frozenset()
+    unwanted: frozenset[Glob] = frozenset()
+
+    @property
+    def is_plain(self) -> bool:
+        return not self.wanted and not self.unwanted
+
+    def contains(self, text: str) -> bool:
+        return (
+            rng.contains(self.ranges, text)
+            and all(found.matches(text) for found in self.wanted)
+            and not any(found.matches(text) for found in self.unwanted)
+        )
+
+    def __and__(self, other: Piece) -> Piece:
+        return Piece(
+            rng.intersection(self.ranges, other.ranges), self.wanted | other.wanted, self.unwanted | other.unwanted
+        )
+
+    @property
+    def size(self) -> int:
+        bounds = sum(2 + len(low) + len(high or "") for low, high in self.ranges)
+        return bounds + sum(1 + len(found.wanted) for found in self.wanted | self.unwanted)
+
+    @property
+    def parts(self) -> list[Piece]:
+        """Pieces of one condition each that together say the same."""
+        found = [Piece(ALL, wanted=frozenset([one])) for one in self.wanted]
+        found += [Piece(ALL, unwanted=frozenset([one])) for one in self.unwanted]
+        return found if self.ranges == ALL else [*found, Piece(self.ranges)]
+
+
+# --- the automaton ------------------------------------------------------------------------------
+
+
+class _Place:
+    """Where a string lies among sorted boundaries, read character by character.
+
+    A state (first, last, depth) says: boundaries before `first` are at or below the string read so far
+    and whatever may follow, those from `last` on are above, those between start with the string read.
+    """
+
+    def __init__(self, ranges: Ranges[str]) -> None:
+        ends = [end for one in ranges for end in one if end is not None]
+        self.boundaries = ends
+        self.start = (0, len(ends), 0)
+
+    def step(self, state: tuple[int, int, int], character: str) -> tuple[int, int, int]:
+        first, last, depth = state
+        if first == last:
+            return state
+        while first < last and (len(self.boundaries[first]) == depth or self.boundaries[first][depth] < character):
+            first += 1
+        until = first
+        while until < last and self.boundaries[until][depth] == character:
+            until += 1
+        return (first, until, depth + 1) if first < until else (first, first, 0)
+
+    def accepts(self, state: tuple[int, int, int]) -> bool:
+        first, last, depth = state
+        passed = first + (first < last and len(self.boundaries[first]) == depth)
+        return passed % 2 == 1
+
+
+_State = tuple[object, ...]
+
+
+class _Automaton:
+    """Pieces as one deterministic automaton; a state is a state of each range set and glob."""
+
+    def __init__(self, *unions: tuple[Piece, ...]) -> None:
+        self._parts: dict[object, int] = {}
+        self._machines: list[Glob | _Place] = []
+        self._unions = [[self._indexed(piece) for piece in pieces] for pieces in unions]
+        self.alphabet = _alphabet(self._machines)
+        self.steps_per_state = len(self.alphabet) * len(self._machines)
+
+    def _indexed(self, piece: Piece) -> tuple[list[int], list[int]]:
+        wanted = [self._index(found) for found in piece.wanted]
+        if piece.ranges != ALL:
+            wanted.append(self._index(piece.ranges))
+        return wanted, [self._index(found) for found in piece.unwanted]
+
+    def _index(self, part: Glob | Ranges[str]) -> int:
+        if part not in self._parts:
+            self._parts[part] = len(self._machines)
+            self._machines.append(part if isinstance(part, Glob) else _Place(part))
+        return self._parts[part]
+
+    @property
+    def start(self) -> _State:
+        return tuple(machine.start for machine in self._machines)
+
+    def step(self, state: _State, character: str) -> _State:
+        return tuple(
+            machine.step(part, character)  # type: ignore[arg-type]
+            for machine, part in zip(self._machines, state, strict=True)
+        )
+
+    def accepts(self, state: _State) -> tuple[bool, ...]:
+        """For each union of pieces, whether the string read is in it."""
+        holds = [machine.accepts(part) for machine, part in zip(self._machines, state, strict=True)]  # type: ignore[arg-type]
+        return tuple(
+            any(all(holds[i] for i in wanted) and not any(holds[i] for i in unwanted) for wanted, unwanted in pieces)
+            for pieces in self._unions
+        )
+
+
+def _alphabet(machines: Iterable[Glob | _Place]) -> list[str]:
+    """Every character mentioned, and the least of each gap between them, in order."""
+    mentioned = {character for machine in machines for character in _mentioned(machine)}
+    starts = {"\0"} | mentioned | {next_character(character) for character in mentioned if character != LAST_CHARACTER}
+    return sorted(starts)
+
+
+def _mentioned(machine: Glob | _Place) -> Iterator[str]:
+    if isinstance(machine, Glob):
+        yield from machine.characters
+    else:
+        for boundary in machine.boundaries:
+            yield from boundary
+
+
+def in_both(first: bool, second: bool) -> bool:
+    return first and second
+
+
+def in_first_only(first: bool, second: bool) -> bool:
+    return first and not second
+
+
+def in_one_only(first: bool, second: bool) -> bool:
+    return first != second
+
+
+UNDECIDED: Final = "\ud800"  # no string: stands for "the limit was reached, there may be one"
+
+
+@lru_cache(ANSWERS_MAX)
+def some_string(
+    first: tuple[Piece, ...], second: tuple[Piece, ...], wanted: Callable[[bool, bool], bool]
+) -> str | None:
+    """The least of the shortest strings for which `wanted` holds, None if there is none."""
+    automaton = _Automaton(first, second)
+    states: dict[_State, str] = {automaton.start: ""}
+    queue, steps = [automaton.start], 0
+    for state in queue:  # grows while it is read
+        if wanted(*automaton.accepts(state)):
+            return states[state]
+        steps += automaton.steps_per_state
+        if steps > AUTOMATON_STEPS_MAX:
+            return UNDECIDED
+        for character in automaton.alphabet:
+            reached = automaton.step(state, character)
+            if reached not in states:
+                states[reached] = states[state] + character
+                queue.append(reached)
+    return None
+
+
+def extremes(pieces: tuple[Piece, ...]) -> tuple[str | None, str | None]:
+    return some_string(pieces, (), in_first_only), some_string((Piece(ALL),), pieces, in_first_only)
+
+
+# --- back to ranges -----------------------------------------------------------------------------
+
+
+def as_ranges(pieces: tuple[Piece, ...]) -> Ranges[str] | None:
+    """The language as ranges, None where it is no small union of them.
+
+    It is one just if no state that could still go either way lies on a cycle: then membership changes
+    at finitely many places in code point order, which a walk in that order lists.
+    """
+    automaton = _Automaton(pieces)
+    arrows = _explored(automaton)
+    if arrows is None:
+        return None
+    accepting = {state for state in arrows if automaton.accepts(state)[0]}
+    alive = _leading_to(arrows, accepting)
+    open_states = alive & _leading_to(arrows, set(arrows) - accepting)
+    if _has_cycle(arrows, open_states):
+        return None
+    return _listed(automaton, arrows, accepting, open_states)
+
+
+def _explored(automaton: _Automaton) -> dict[_State, list[_State]] | None:
+    arrows: dict[_State, list[_State]] = {}
+    queue = [automaton.start]
+    seen = {automaton.start}
+    for state in queue:
+        if len(queue) * automaton.steps_per_state > AUTOMATON_STEPS_MAX:
+            return None
+        arrows[state] = [automaton.step(state, character) for character in automaton.alphabet]
+        fresh = [reached for reached in dict.fromkeys(arrows[state]) if reached not in seen]
+        seen.update(fresh)
+        queue.extend(fresh)
+    return arrows
+
+
+def _leading_to(arrows: dict[_State, list[_State]], goals: set[_State]) -> set[_State]:
+    sources: dict[_State, set[_State]] = {state: set() for state in arrows}
+    for state, targets in arrows.items():
+        for target in targets:
+            sources[target].add(state)
+    reached, queue = set(goals), list(goals)
+    while queue:
+        fresh = sources[queue.pop()] - reached
+        reached |= fresh
+        queue.extend(fresh)
+    return reached
+
+
+def _has_cycle(arrows: dict[_State, list[_State]], among: set[_State]) -> bool:
+    waiting = dict.fromkeys(among, 0)
+    for state in among:
+        for target in set(arrows[state]) & among:
+            waiting[target] += 1
+    ready = [state for state, count in waiting.items() if not count]
+    done = 0
+    while ready:
+        state = ready.pop()
+        done += 1
+        for target in set(arrows[state]) & among:
+            waiting[target] -= 1
+            if not waiting[target]:
+                ready.append(target)
+    return done < len(among)
+
+
+def _listed(
+    automaton: _Automaton, arrows: dict[_State, list[_State]], accepting: set[_State], open_states: set[_State]
+) -> Ranges[str] | None:
+    """Walks the open states in code point order and notes where membership changes."""
+    found: list[tuple[str, str | None]] = []
+    stack: list[tuple[_State, str, str | None]] = [(automaton.start, "", None)]  # state, string, end of its subtree
+    while stack:
+        state, text, end = stack.pop()
+        if len(found) + len(stack) > AUTOMATON_RANGES_MAX * 2:
+            return None
+        if state not in open_states:
+            if state in accepting:
+                found.append((text, end))
+            continue
+        if state in accepting:
+            found.append((text, successor(text)))
+        inner = _inner_parts(automaton, arrows[state], open_states, text, end)
+        if inner is None:
+            return None
+        stack.extend(reversed(inner))
+    listed = rng.union(found)
+    return listed if len(listed) <= AUTOMATON_RANGES_MAX else None
+
+
+def _inner_parts(
+    automaton: _Automaton, targets: list[_State], open_states: set[_State], text: str, end: str | None
+) -> list[tuple[_State, str, str | None]] | None:
+    """The strings below `text` by next character: one part for each character or gap."""
+    parts: list[tuple[_State, str, str | None]] = []
+    alphabet = automaton.alphabet
+    for i, (character, target) in enumerate(zip(alphabet, targets, strict=True)):
+        last = i + 1 == len(alphabet)
+        is_one_character = character == LAST_CHARACTER if last else next_character(character) == alphabet[i + 1]
+        if target in open_states and not is_one_character:
+            return None  # a gap of many characters, each with boundaries of its own
+        parts.append((target, text + character, end if last else text + alphabet[i + 1]))
+    return parts

@@ -1,0 +1,412 @@
+"""The filter that a CESQL expression implies: what brokers route by.
+
+For each boolean subexpression an `Outcome` holds unions of boxes: T, the notifications for which it may
+come out true without a fault, and F, false. Each may hold too much and never too little, and so does what
+is made of them. A fault anywhere rejects the notification, but AND and OR that stop early never meet the
+faults behind:
+
+    x AND y   T: T(x) & T(y)                   F: F(x) | T(x) & F(y)
+    x OR y    T: T(x) | F(x) & T(y)            F: F(x) & F(y)
+    x XOR y   T: T(x) & F(y) | F(x) & T(y)     F: T(x) & T(y) | F(x) & F(y)
+
+and NOT swaps them. F is often a large set with a few holes, clumsy to say. Where OR has F(x) & …, the
+union holds T(x) anyway, so any set from F(x) up to F(x) | T(x) does; N is one that is easy to say, such
+as "x exists", and P is the same for T(x) in AND:
+
+    x AND y   P: P(x) & P(y)                   N: F(x) | P(x) & N(y)
+    x OR y    P: T(x) | N(x) & P(y)            N: N(x) & N(y)
+    x XOR y   P and N: (P(x) | N(x)) & (P(y) | N(y))
+
+Only what is asked for is computed: a conjunction of a hundred tests needs nothing but their T.
+
+A test of one attribute against constants gives the attribute values that pass and fail (`cesql_conditions.py`).
+Of anything else (arithmetic, most functions, two attributes) it is known which attributes are evaluated
+in any case and what they must cast to.
+
+What grows too large is widened: unions to the boxes around their parts, sets to their outline. The result
+is always sound, and exact where the sets of values are and no limit is met.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+from math import prod
+from typing import Final, NamedTuple
+
+from catchment.errors import LimitError
+from catchment.model import domain
+from catchment.model.box import WHOLE, Box
+from catchment.model.cesql_analysis import EQUALITY, attribute_box, constant_value, is_constant, needs, static_type
+from catchment.model.cesql_conditions import (
+    Condition,
+    attribute_values,
+    castability_condition,
+    equality_condition,
+    is_plain,
+    like_condition,
+    membership_condition,
+    order_condition,
+    truth_condition,
+)
+from catchment.model.cesql_expression import (
+    LOGIC,
+    OPERATORS,
+    Attribute,
+    Call,
+    Exists,
+    Expression,
+    In,
+    Infix,
+    Like,
+    Not,
+)
+from catchment.model.cesql_values import CesqlType, Faults, cast
+from catchment.model.constraint import IN_VALUES_MAX
+from catchment.model.domain import ABSENT, OF_TYPE, PRESENT, Values
+from catchment.model.filter import Filter
+from catchment.model.merging import widened
+from catchment.model.normal import ALTERNATIVES_MAX
+from catchment.model.strings import EVERY_STRING
+from catchment.model.values import Type
+
+# As many as a filter has alternatives; whatever else the expression asks is taken to be anything.
+CESQL_FILTER_TESTS_MAX: Final = 256
+# Up to here a union has one normal form, found in milliseconds; a larger one is widened to fewer boxes.
+CESQL_FILTER_BOXES_MAX: Final = 32
+# Comparisons of sets in all: a second or so. Spent, a further `and` keeps one side, a further `or` is anything.
+CESQL_FILTER_WORK_MAX: Final = 500_000
+# A pattern that is no plain prefix meets other tests of its attribute in an automaton, whose size grows with
+# their texts. These keep the worst of it to seconds; a test past them counts by what it needs to evaluate.
+CESQL_FILTER_PATTERN_MEETINGS_MAX: Final = 4
+CESQL_FILTER_PATTERN_CODEPOINTS_MAX: Final = 128
+
+Union = tuple[Box, ...]
+
+NOTHING: Final[Union] = ()
+ANYTHING: Final[Union] = (WHOLE,)
+
+
+def implied_filter(root: Expression) -> Filter:
+    """The tightest filter found that matches every notification the expression matches."""
+    return _fitted(implied_boxes(root))
+
+
+def implied_boxes(root: Expression) -> Union:
+    """What the filter says before it must fit the limits of a filter."""
+    found = _Derivation().matching(root)
+    return _as_union(needs(root, CesqlType.BOOLEAN)) if WHOLE in found else found
+
+
+class Outcome(NamedTuple):
+    """T, F, P and N as above; ANYTHING where nobody asked."""
+
+    true: Union = ANYTHING
+    false: Union = ANYTHING
+    if_true: Union = ANYTHING
+    if_false: Union = ANYTHING
+
+
+UNKNOWN: Final = Outcome()
+PARTS: Final = "TFPN"
+_SWAPPED: Final = str.maketrans("TFPN", "FTNP")
+
+
+class Tested(NamedTuple):
+    """A test of one attribute, which may first be cast by INT, BOOL or STRING."""
+
+    name: str
+    cast_to: CesqlType | None
+    condition: Condition
+
+
+class _Derivation:
+    """One walk over an expression, with what is left of its limits."""
+
+    def __init__(self) -> None:
+        self._work_left = CESQL_FILTER_WORK_MAX
+        self._tests_left = CESQL_FILTER_TESTS_MAX
+        self._meetings_left = CESQL_FILTER_PATTERN_MEETINGS_MAX
+        self._codepoints_by_name: dict[str, int] = defaultdict(int)
+        self._names_with_pattern: set[str] = set()
+
+    def matching(self, root: Expression) -> Union:
+        """The notifications for which the value may be the Boolean true, not cast to it."""
+        if isinstance(root, Attribute):
+            return _as_union(attribute_box(root.name, equal_to_true()))
+        return self.outcome(root, "T").true if static_type(root) is CesqlType.BOOLEAN else NOTHING
+
+    def outcome(self, node: Expression, asked: str) -> Outcome:
+        """What may become of a node as a Boolean; `asked` names the parts wanted, such as TN."""
+        if is_constant(node):
+            return _constant_outcome(node)
+        match node:
+            case Not(operand):
+                found = self.outcome(operand, asked.translate(_SWAPPED))
+                return Outcome(found.false, found.true, found.if_false, found.if_true)
+            case Exists(name):
+                present, absent = (_as_union(attribute_box(name, values)) for values in (PRESENT, ABSENT))
+                return Outcome(present, absent)
+            case Infix() if node.rest[0][0] in LOGIC:
+                return self._chain_outcome(node, asked)
+        if not self._tests_left:
+            return UNKNOWN
+        self._tests_left -= 1
+        tested = self._affordable(tested_by(node), node)
+        return _needed_outcome(node) if tested is None else _tested_outcome(tested)
+
+    def _chain_outcome(self, chain: Infix, asked: str) -> Outcome:
+        """From the last operator back, what is asked of each side; then the sides, from the first on."""
+        asked_of_sides: list[tuple[str, str]] = []
+        for symbol, _ in reversed(chain.rest):
+            of_right = "".join(_TABLE[symbol, part].of_right for part in asked)
+            asked_of_sides.append((asked, of_right))
+            asked = "".join(part for part in PARTS if any(part in _TABLE[symbol, one].of_left for one in asked))
+        found = self.outcome(chain.first, asked)
+        for (symbol, operand), (asked, of_right) in zip(chain.rest, reversed(asked_of_sides), strict=True):
+            found = self._combined(symbol, found, self.outcome(operand, of_right), asked)
+        return found
+
+    def _combined(self, symbol: str, x: Outcome, y: Outcome, asked: str) -> Outcome:
+        return Outcome(*(_TABLE[symbol, part].compute(self, x, y) if part in asked else ANYTHING for part in PARTS))
+
+    def _affordable(self, tested: Tested | None, node: Expression) -> Tested | None:
+        """The test, if the limits allow to follow it."""
+        if tested is None:
+            return None
+        if isinstance(node, Like) and not is_plain(node.pattern):
+            self._names_with_pattern.add(tested.name)
+        codepoints = len(str(node))
+        if tested.name in self._names_with_pattern and not self._may_meet(tested.name, codepoints):
+            return None
+        self._codepoints_by_name[tested.name] += codepoints
+        return tested
+
+    def _may_meet(self, name: str, codepoints: int) -> bool:
+        """Whether one more test of an attribute with a pattern, itself perhaps that pattern, is small enough."""
+        if self._codepoints_by_name[name]:
+            self._meetings_left -= 1
+        codepoints += self._codepoints_by_name[name]
+        return self._meetings_left >= 0 and codepoints <= CESQL_FILTER_PATTERN_CODEPOINTS_MAX
+
+    # --- unions of boxes ---
+
+    def both(self, first: Union, second: Union) -> Union:
+        if ANYTHING in (first, second) or self._work_left < 0:
+            return second if first == ANYTHING else first
+        if len(first) * len(second) > CESQL_FILTER_BOXES_MAX * 8:
+            first, second = sorted((first, second), key=len)
+            second = _around(second)
+        return self._tidied([a & b for a in first for b in second])
+
+    def either(self, first: Union, second: Union) -> Union:
+        if not first or not second:
+            return first or second
+        return self._tidied(first + second)
+
+    def _tidied(self, boxes: Sequence[Box]) -> Union:
+        """Without empty boxes and those inside others; few."""
+        self._work_left -= len(boxes) * sum(1 + len(box.sets) for box in boxes)
+        if self._work_left < 0 or WHOLE in boxes:
+            return ANYTHING if boxes else NOTHING
+        kept: list[Box] = []
+        for box in sorted(_joined([box for box in boxes if box]), key=lambda one: len(one.sets)):
+            if not any(other.covers(box) for other in kept):
+                kept = [other for other in kept if not box.covers(other)]
+                kept.append(box)
+        return _fewer(kept)
+
+
+class _Combination(NamedTuple):
+    """One entry of the table: which parts of each side it takes, and how."""
+
+    of_left: str
+    of_right: str
+    compute: Callable[[_Derivation, Outcome, Outcome], Union]
+
+
+def _goes_well(by: _Derivation, x: Outcome, y: Outcome) -> Union:
+    return by.both(by.either(x.if_true, x.if_false), by.either(y.if_true, y.if_false))
+
+
+_TABLE: Final[dict[tuple[str, str], _Combination]] = {
+    ("AND", "T"): _Combination("T", "T", lambda by, x, y: by.both(x.true, y.true)),
+    ("AND", "F"): _Combination("FP", "F", lambda by, x, y: by.either(x.false, by.both(x.if_true, y.false))),
+    ("AND", "P"): _Combination("P", "P", lambda by, x, y: by.both(x.if_true, y.if_true)),
+    ("AND", "N"): _Combination("FP", "N", lambda by, x, y: by.either(x.false, by.both(x.if_true, y.if_false))),
+    ("OR", "T"): _Combination("TN", "T", lambda by, x, y: by.either(x.true, by.both(x.if_false, y.true))),
+    ("OR", "F"): _Combination("F", "F", lambda by, x, y: by.both(x.false, y.false)),
+    ("OR", "P"): _Combination("TN", "P", lambda by, x, y: by.either(x.true, by.both(x.if_false, y.if_true))),
+    ("OR", "N"): _Combination("N", "N", lambda by, x, y: by.both(x.if_false, y.if_false)),
+    ("XOR", "T"): _Combination(
+        "TF", "TF", lambda by, x, y: by.either(by.both(x.true, y.false), by.both(x.false, y.true))
+    ),
+    ("XOR", "F"): _Combination(
+        "TF", "TF", lambda by, x, y: by.either(by.both(x.true, y.true), by.both(x.false, y.false))
+    ),
+    ("XOR", "P"): _Combination("PN", "PN", _goes_well),
+    ("XOR", "N"): _Combination("PN", "PN", _goes_well),
+}
+
+
+def _joined(boxes: Sequence[Box]) -> list[Box]:
+    """Boxes over one and the same attribute become one: a disjunction of values is a set of values."""
+    alone: dict[str, Values] = {}
+    found: list[Box] = []
+    for box in boxes:
+        if len(box.sets) != 1:
+            found.append(box)
+            continue
+        ((name, values),) = box.sets.items()
+        alone[name] = _outlined(alone[name] | values) if name in alone else values
+    return found + [Box({name: values}) for name, values in alone.items()]
+
+
+def _outlined(values: Values) -> Values:
+    """A list longer than a filter may have becomes its outline."""
+    count = max(*map(len, values.keys), len(values.strings.ranges or ()))
+    return values if count <= IN_VALUES_MAX else widened(values)
+
+
+def _fewer(boxes: Sequence[Box]) -> Union:
+    """Half of them stay; of the rest, those over the same attributes give way to one around them, then all do."""
+    if len(boxes) <= CESQL_FILTER_BOXES_MAX:
+        return tuple(boxes)
+    kept, rest = boxes[: CESQL_FILTER_BOXES_MAX // 2], boxes[CESQL_FILTER_BOXES_MAX // 2 :]
+    groups: dict[tuple[str, ...], list[Box]] = defaultdict(list)
+    for box in rest:
+        groups[tuple(box.sets)].append(box)
+    around = [box for group in groups.values() for box in _around(group)]
+    found = (*kept, *around)
+    return found if len(found) <= CESQL_FILTER_BOXES_MAX else (*kept, *_around(around))
+
+
+def _around(boxes: Sequence[Box]) -> Union:
+    return (reduce(Box.hull, boxes),) if boxes else NOTHING
+
+
+def _as_union(box: Box | None) -> Union:
+    return (box,) if box is not None and box else NOTHING
+
+
+# --- nodes without logic -------------------------------------------------------------------------
+
+
+def _constant_outcome(node: Expression) -> Outcome:
+    faults = Faults()
+    truth = cast(node.evaluate({}, faults), CesqlType.BOOLEAN, faults)
+    if faults.found:
+        return Outcome(NOTHING, NOTHING, NOTHING, NOTHING)
+    return Outcome(true=ANYTHING if truth else NOTHING, false=NOTHING if truth else ANYTHING)
+
+
+def _needed_outcome(node: Expression) -> Outcome:
+    needed = _as_union(needs(node, CesqlType.BOOLEAN))
+    return Outcome(needed, needed, needed, needed)
+
+
+# --- tests of one attribute ---------------------------------------------------------------------
+
+
+def equal_to_true() -> Values:
+    return OF_TYPE[Type.BOOL] & attribute_values(truth_condition().passing, None)
+
+
+def _tested_outcome(tested: Tested) -> Outcome:
+    passing, failing = (_outlined(attribute_values(found, tested.cast_to)) for found in tested.condition)
+    joint = _joint(passing, failing)
+    sets = passing, failing, joint, joint
+    return Outcome(*(_as_union(attribute_box(tested.name, found)) for found in sets))
+
+
+def _joint(first: Values, second: Values) -> Values:
+    """The union; sets by pattern are the complements of each other, which no automaton need find out."""
+    if first.strings.ranges is None or second.strings.ranges is None:
+        return replace(first, strings=EVERY_STRING) | replace(second, strings=EVERY_STRING)
+    return first | second
+
+
+def tested_by(node: Expression) -> Tested | None:
+    """The test of one attribute that a node is, if it is one."""
+    match node:
+        case Attribute() | Call():
+            return _castability(node) or _viewed(node, truth_condition())
+        case Like(operand, pattern):
+            return _viewed(operand, like_condition(pattern))
+        case In(operand, elements) if all(map(is_constant, elements)):
+            values = [constant_value(element) for element in elements]
+            known = [value for value in values if value is not None]
+            return _viewed(operand, membership_condition(known)) if len(known) == len(values) else None
+        case Infix(first, ((symbol, second),)) if OPERATORS[symbol].returns is CesqlType.BOOLEAN:
+            return _compared(first, symbol, second)
+    return None
+
+
+def _viewed(node: Expression, condition: Condition) -> Tested | None:
+    match node:
+        case Attribute(name):
+            return Tested(name, None, condition)
+        case Call("INT" | "BOOL" | "STRING", (Attribute(name),)):
+            return Tested(name, static_type(node), condition)
+    return None
+
+
+def _castability(node: Expression) -> Tested | None:
+    match node:
+        case Call("IS_INT", (Attribute(name),)):
+            return Tested(name, None, castability_condition(CesqlType.INTEGER))
+        case Call("IS_BOOL", (Attribute(name),)):
+            return Tested(name, None, castability_condition(CesqlType.BOOLEAN))
+    return None
+
+
+_MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _compared(first: Expression, symbol: str, second: Expression) -> Tested | None:
+    """A comparison with a constant on either side; `=` casts its left side to the type of the right."""
+    if is_constant(second) and (value := constant_value(second)) is not None:
+        found = equality_condition(value) if symbol in EQUALITY else order_condition(symbol, value)
+        return _viewed(first, Condition(*reversed(found)) if symbol == "!=" else found)
+    if is_constant(first) and (value := constant_value(first)) is not None:
+        found = membership_condition([value]) if symbol in EQUALITY else order_condition(_MIRRORED[symbol], value)
+        return _viewed(second, Condition(*reversed(found)) if symbol == "!=" else found)
+    return None
+
+
+# --- fitting a filter's limits ------------------------------------------------------------------
+
+
+def _fitted(boxes: Union) -> Filter:
+    """The boxes as a filter; widened, and then widened further, while they are more than a filter may say."""
+    for widen in (lambda: boxes, lambda: _with_fewer_alternatives(boxes), lambda: _by_presence(boxes)):
+        try:
+            return Filter.of_boxes(widen())
+        except LimitError:
+            continue
+    return Filter.everything()
+
+
+def _with_fewer_alternatives(boxes: Union) -> list[Box]:
+    """In each box the sets that take the most constraints to say become their outline, or presence."""
+    return [_box_with_fewer_alternatives(box, ALTERNATIVES_MAX // len(boxes)) for box in boxes]
+
+
+def _box_with_fewer_alternatives(box: Box, most: int) -> Box:
+    sets = dict(box.sets)
+    for wider in (widened, _presence):
+        for name in sorted(sets, key=lambda one: -sets[one].parts):
+            if prod(values.parts for values in sets.values()) > most:
+                sets[name] = wider(sets[name])
+    return Box(sets)
+
+
+def _by_presence(boxes: Union) -> list[Box]:
+    (around,) = _around(boxes)
+    return [Box({name: _presence(values) for name, values in around.sets.items()})]
+
+
+def _presence(values: Values) -> Values:
+    return domain.EVERYTHING if values.absent else PRESENT

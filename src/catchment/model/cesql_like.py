@@ -1,0 +1,46 @@
+r"""LIKE patterns (§3.4.3): `%` any run of characters, `_` one character, `\` before either takes it literally.
+
+Any other backslash stands for itself. A pattern becomes a glob (`globs.py`), the one pattern engine of
+the model: it never backtracks, and the filter that an expression implies can name the same glob.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
+
+from catchment.model.globs import glob
+
+_TOKEN: Final = re.compile(r"\\[%_]|[\s\S]")
+_WILDCARDS: Final = {"%": "*", "_": "?"}
+# Tests in use at once repeat, as their globs do.
+_TESTS_MAX: Final = 65_536
+
+
+def glob_pattern(like: str) -> str:
+    """The glob pattern of the same meaning."""
+    return "".join(_WILDCARDS.get(token) or _literal(token[-1]) for token in _TOKEN.findall(like))
+
+
+def _literal(character: str) -> str:
+    return "\\" + character if character in "*?\\" else character
+
+
+@lru_cache(_TESTS_MAX)
+def like_test(like: str) -> Callable[[str], bool]:
+    """Whether a text matches the pattern, by the plainest means; LimitError for a pattern too long."""
+    found = glob(glob_pattern(like))
+    operator, operand = found.shape
+    match operator:
+        case "=":
+            return operand.__eq__
+        case "prefix":
+            return lambda text: text.startswith(operand)
+        case "suffix":
+            return lambda text: text.endswith(operand)
+        case "substring":
+            return lambda text: operand in text
+        case _:
+            return found.matches

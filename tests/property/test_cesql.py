@@ -1,0 +1,518 @@
+"""CESQL against a slow evaluator written from the specification, and its filter against its matches."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pickle
+import re
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from catchment.errors import CatchmentError, LimitError
+from catchment.model.cesql import Cesql
+from catchment.model.cesql_filter import implied_boxes
+from catchment.model.filter import Filter
+from catchment.model.notification import Notification
+
+# --- the oracle: expressions as nested tuples, evaluated by the book ----------------------------
+# A result is (value, [kinds of error]). Whatever has an operand with an error is the zero of its type.
+
+ZEROS: dict[type, Any] = {bool: False, int: 0, str: ""}
+REQUIRED = ("specversion", "id", "source", "type")
+Result = tuple[Any, list[str]]
+
+
+def cast(value: Any, wanted: type) -> Result:
+    if type(value) is wanted:
+        return value, []
+    if wanted is str:
+        return str(value).lower() if isinstance(value, bool) else str(value), []
+    if not isinstance(value, str):
+        return wanted(value), []
+    if wanted is bool:
+        return value.lower() == "true", [] if value.lower() in ("true", "false") else ["cast"]
+    if re.fullmatch("[+-]?[0-9]+", value) and -(2**31) <= int(value) < 2**31:
+        return int(value), []
+    return 0, ["cast"]
+
+
+def seen(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return re.sub(r"\+00:00$", "Z", value.isoformat())
+    if isinstance(value, float) or (type(value) is int and not -(2**31) <= value < 2**31):
+        return repr(value)
+    return value
+
+
+def number(value: int) -> Result:
+    return (value, []) if -(2**31) <= value < 2**31 else (0, ["math"])
+
+
+def divided(x: int, y: int) -> int:
+    return int(f"{'-' if (x < 0) != (y < 0) else ''}{abs(x) // abs(y)}")
+
+
+ARITHMETIC = {
+    "+": lambda x, y: number(x + y),
+    "-": lambda x, y: number(x - y),
+    "*": lambda x, y: number(x * y),
+    "/": lambda x, y: number(divided(x, y)) if y else (0, ["math"]),
+    "%": lambda x, y: number(x - y * divided(x, y)) if y else (0, ["math"]),
+}
+ORDER = {
+    "<": lambda x, y: x < y,
+    "<=": lambda x, y: x <= y,
+    ">": lambda x, y: x > y,
+    ">=": lambda x, y: x >= y,
+}
+
+
+def binary(operator: str, left: Result, right: Any) -> Result:
+    """`right` is a function: AND and OR may not want it."""
+    if operator in ("AND", "OR"):
+        value, errors = left if left[1] else cast(left[0], bool)
+        if (not errors and value) is (operator == "OR"):  # with errors it counts as false
+            return operator == "OR", errors
+        other, other_errors = right()
+        if not errors and not other_errors:
+            other, other_errors = cast(other, bool)
+        errors = errors + other_errors
+        return (False if errors else other), errors
+    other, other_errors = right()
+    errors = left[1] + other_errors
+    zero: Any = 0 if operator in ARITHMETIC else False
+    if errors:
+        return zero, errors
+    wanted = bool if operator == "XOR" else int if operator in ARITHMETIC or operator in ORDER else type(other)
+    (x, x_errors), (y, y_errors) = cast(left[0], wanted), cast(other, wanted)
+    if x_errors or y_errors:
+        return zero, x_errors + y_errors
+    if operator in ARITHMETIC:
+        return ARITHMETIC[operator](x, y)
+    return ORDER[operator](x, y) if operator in ORDER else (x == y) == (operator == "="), []
+
+
+def like(text: str, pattern: str) -> bool:
+    parts = re.findall(r"\\[%_]|(?s:.)", pattern)
+    return bool(re.fullmatch("".join({"%": ".*", "_": "."}.get(p, re.escape(p[-1])) for p in parts), text, re.DOTALL))
+
+
+def substring(text: str, start: int, length: int = 2**31 - 1) -> Result:
+    if not -len(text) <= start <= len(text) or length < 0:
+        return "", ["functionEvaluation"]
+    if start == 0:
+        return "", []
+    return text[start - 1 if start > 0 else len(text) + start :][:length], []
+
+
+FUNCTIONS: dict[tuple[str, int], tuple[list[Any], type, Any]] = {
+    ("LENGTH", 1): ([str], int, lambda x: (len(x), [])),
+    ("CONCAT", 0): ([], str, lambda: ("", [])),
+    ("CONCAT", 2): ([str, str], str, lambda x, y: (x + y, [])),
+    ("CONCAT_WS", 1): ([str], str, lambda d: ("", [])),
+    ("CONCAT_WS", 3): ([str, str, str], str, lambda d, x, y: (x + d + y, [])),
+    ("LOWER", 1): ([str], str, lambda x: (x.lower(), [])),
+    ("UPPER", 1): ([str], str, lambda x: (x.upper(), [])),
+    ("TRIM", 1): ([str], str, lambda x: (x.strip(" \t\n"), [])),
+    ("LEFT", 2): ([str, int], str, lambda x, n: (x, ["functionEvaluation"]) if n < 0 else (x[:n], [])),
+    ("RIGHT", 2): ([str, int], str, lambda x, n: (x, ["functionEvaluation"]) if n < 0 else (x[len(x[n:]) :], [])),
+    ("SUBSTRING", 2): ([str, int], str, substring),
+    ("SUBSTRING", 3): ([str, int, int], str, substring),
+    ("ABS", 1): ([int], int, lambda x: (2**31 - 1, ["math"]) if x == -(2**31) else (abs(x), [])),
+    ("INT", 1): ([None], int, lambda x: cast(x, int)),
+    ("BOOL", 1): ([None], bool, lambda x: cast(x, bool)),
+    ("STRING", 1): ([None], str, lambda x: cast(x, str)),
+    ("IS_INT", 1): ([None], bool, lambda x: (not cast(x, int)[1], [])),
+    ("IS_BOOL", 1): ([None], bool, lambda x: (not cast(x, bool)[1], [])),
+}
+
+
+def called(name: str, arguments: list[Any], attributes: dict[str, Any]) -> Result:
+    if (name, len(arguments)) not in FUNCTIONS:
+        return False, ["missingFunction"]
+    parameters, returns, compute = FUNCTIONS[name, len(arguments)]
+    results = [evaluated(argument, attributes) for argument in arguments]
+    errors = [error for result in results for error in result[1]]
+    if not errors:
+        results = [
+            (result[0], []) if wanted is None else cast(result[0], wanted)
+            for result, wanted in zip(results, parameters, strict=True)
+        ]
+        errors = [error for result in results for error in result[1]]
+    return (ZEROS[returns], errors) if errors else compute(*(result[0] for result in results))
+
+
+def contained(operand: Any, elements: list[Any], attributes: dict[str, Any]) -> Result:
+    value, errors = evaluated(operand, attributes)
+    if errors:
+        return False, errors
+    for element in elements:
+        other, other_errors = evaluated(element, attributes)
+        if not other_errors:
+            other, other_errors = cast(other, type(value))
+        errors = errors + other_errors
+        if not other_errors and other == value:
+            return not errors, errors
+    return False, errors
+
+
+def evaluated(node: Any, attributes: dict[str, Any]) -> Result:
+    match node:
+        case ("literal", value):
+            return value, []
+        case ("attribute", name):
+            return (seen(attributes[name]), []) if name in attributes else (False, ["missingAttribute"])
+        case ("exists", name):
+            return name in attributes or name in REQUIRED, []
+        case ("minus", operand):
+            return binary("-", (0, []), lambda: evaluated(operand, attributes))
+        case ("not", operand):
+            value, errors = evaluated(operand, attributes)
+            value, errors = (value, errors) if errors else cast(value, bool)
+            return not errors and not value, errors
+        case ("like", operand, pattern):
+            value, errors = evaluated(operand, attributes)
+            return not errors and like(cast(value, str)[0], pattern), errors
+        case ("in", operand, elements):
+            return contained(operand, elements, attributes)
+        case ("call", name, arguments):
+            return called(name, arguments, attributes)
+        case ("binary", operator, left, right):
+            return binary(operator, evaluated(left, attributes), lambda: evaluated(right, attributes))
+    raise AssertionError(node)
+
+
+def text_of(node: Any) -> str:
+    """With all the parentheses there can be."""
+    match node:
+        case ("literal", str(value)):
+            return "'" + value.replace("'", "\\'") + "'"
+        case ("literal", value) | ("attribute", value):
+            return str(value)
+        case ("exists", name):
+            return f"EXISTS {name}"
+        case ("minus", operand):
+            return f"-({text_of(operand)})"
+        case ("not", operand):
+            return f"NOT ({text_of(operand)})"
+        case ("like", operand, pattern):
+            return f"({text_of(operand)}) LIKE {text_of(('literal', pattern))}"
+        case ("in", operand, elements):
+            return f"({text_of(operand)}) IN ({', '.join(map(text_of, elements))})"
+        case ("call", name, arguments):
+            return f"{name}({', '.join(map(text_of, arguments))})"
+        case ("binary", operator, left, right):
+            return f"({text_of(left)}) {operator} ({text_of(right)})"
+    raise AssertionError(node)
+
+
+# --- generators ---------------------------------------------------------------------------------
+
+NAMES = ["a", "b", "c", "1d", "id"]
+LOGIC = ["AND", "OR", "XOR"]
+EQUALITY = ["=", "!="]
+OPERATORS = [*LOGIC, *EQUALITY, *ORDER, *ARITHMETIC]
+# Values that casts confuse with one another.
+STRINGS = [
+    "", "a", "A", "ab", "b", "true", "TRUE", "tRue", "false", "False", "0", "-0", "00", "5", "+5", "-5", "05", "0005",
+    "+00005", " 5", "5.0", "1", "12", "-12", "1.5", "1e+16", "-0.5", "2147483647", "2147483648", "-2147483648",
+    "-2147483649", "4294967296", "2018-04-26T14:48:09Z", "2018-04-26T14:48:09.500000Z", "2018-04-26T14:48:09+02:00",
+    "true ", "é", "it's", 'say "so"', "%", "_", "a%", "*", "?", "x\\y", "٥",
+]  # fmt: skip
+INTEGERS = [0, 1, -1, 2, 5, 6, 10, 12, -5, -12, 120, 2**31 - 1, -(2**31), -(2**31) + 1]
+WIDE = [2**31, -(2**31) - 1, 2**32, 12 * 10**9, 2**63 - 1, -(2**63)]
+FLOATS = [0.0, 1.0, 1.5, 5.0, -0.5, 12.25, 1e16, 1e-7, -1.5e300]
+TIMES = [
+    datetime(2018, 4, 26, 14, 48, 9, tzinfo=UTC),
+    datetime(2018, 4, 26, 14, 48, 9, 500_000, tzinfo=UTC),
+    datetime(1, 1, 1, tzinfo=UTC),
+    datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+]
+PATTERNS = [
+    "", "%", "_", "a%", "%a", "%a%", "a_", "_b", "5%", "%5", "1_", "_2%", "12%", "-%", "-1%", "+%", "tr%", "%e", "true",
+    "5", "2018-%", "2018-04-26T14:48:09%", "%Z", "1%6", "%.5", "\\%", "a\\%", "\\_%", "x\\y", "%\\\\", "____", "0%",
+]  # fmt: skip
+
+scalars = st.one_of(st.sampled_from(STRINGS), st.sampled_from(INTEGERS), st.booleans())
+literals = st.tuples(st.just("literal"), scalars | st.integers(-(2**31), 2**31 - 1))
+attribute_nodes = st.tuples(st.just("attribute"), st.sampled_from(NAMES))
+exists_nodes = st.tuples(st.just("exists"), st.sampled_from([*NAMES, "source"]))
+attribute_values = st.one_of(
+    scalars,
+    st.sampled_from(WIDE),
+    st.sampled_from(FLOATS),
+    st.sampled_from(TIMES),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False, allow_infinity=False).map(lambda number: number + 0.0),
+    st.datetimes(timezones=st.just(UTC)).map(lambda time: time.replace(fold=0)),
+    st.text(st.sampled_from("+-0123456789"), max_size=6),
+)
+notifications = st.dictionaries(st.sampled_from(NAMES), attribute_values)
+
+
+def grown(inner: Any) -> Any:
+    lists = st.lists(inner, min_size=1, max_size=3)
+    calls = st.sampled_from([*FUNCTIONS, ("NOSUCH", 1), ("ABS", 2), ("CONCAT_WS", 0)]).flatmap(
+        lambda key: st.tuples(st.just("call"), st.just(key[0]), st.lists(inner, min_size=key[1], max_size=key[1]))
+    )
+    return st.one_of(
+        st.tuples(st.just("binary"), st.sampled_from(OPERATORS), inner, inner),
+        st.tuples(st.just("not"), inner),
+        st.tuples(st.just("minus"), inner),
+        st.tuples(st.just("like"), inner, st.sampled_from(PATTERNS)),
+        st.tuples(st.just("in"), inner, lists),
+        calls,
+    )
+
+
+expressions = st.recursive(st.one_of(literals, attribute_nodes, exists_nodes), grown, max_leaves=12)
+
+
+# --- evaluation ---------------------------------------------------------------------------------
+
+
+@given(expressions, notifications)
+def test_evaluation_is_what_the_specification_says(node: Any, attributes: dict[str, Any]) -> None:
+    found = Cesql(text_of(node)).evaluate(attributes)
+    value, errors = evaluated(node, attributes)
+    assert (type(found.value), found.value, [fault.kind for fault in found.errors]) == (type(value), value, errors)
+    assert found.error == (errors[0] if errors else None)
+
+
+@given(expressions, notifications)
+def test_an_expression_matches_when_it_is_true_without_error(node: Any, attributes: dict[str, Any]) -> None:
+    value, errors = evaluated(node, attributes)
+    assert Cesql(text_of(node)).matches(attributes) == (value is True and not errors)
+
+
+@given(expressions, notifications)
+def test_a_notification_and_its_mapping_are_the_same_to_an_expression(node: Any, attributes: dict[str, Any]) -> None:
+    expression = Cesql(text_of(node))
+    assert expression.evaluate(Notification(attributes)) == expression.evaluate(attributes)
+
+
+LEVELS = [["*", "/", "%"], ["+", "-"], [*EQUALITY, *ORDER], LOGIC]
+
+
+def by_precedence(operands: list[Any], operators: list[str]) -> Any:
+    """Level by level, each from the left."""
+    for level in LEVELS:
+        at = 0
+        while at < len(operators):
+            if operators[at] in level:
+                operands[at : at + 2] = [("binary", operators[at], operands[at], operands[at + 1])]
+                del operators[at]
+            else:
+                at += 1
+    return operands[0]
+
+
+@given(st.data(), st.lists(st.sampled_from(OPERATORS), min_size=1, max_size=8), notifications)
+def test_precedence_without_parentheses(data: st.DataObject, operators: list[str], attributes: dict[str, Any]) -> None:
+    operands = [data.draw(literals | attribute_nodes) for _ in range(len(operators) + 1)]
+    parts = [text_of(operands[0])]
+    for operator, operand in zip(operators, operands[1:], strict=True):
+        parts += [data.draw(st.sampled_from([operator, operator.lower()])), text_of(operand)]
+    node = by_precedence(list(operands), list(operators))
+    found = Cesql(" ".join(parts)).evaluate(attributes)
+    value, errors = evaluated(node, attributes)
+    assert (type(found.value), found.value, [fault.kind for fault in found.errors]) == (type(value), value, errors)
+
+
+# --- text ---------------------------------------------------------------------------------------
+
+
+@given(expressions, notifications)
+def test_what_prints_parses_to_the_same(node: Any, attributes: dict[str, Any]) -> None:
+    expression = Cesql(text_of(node))
+    again = Cesql(str(expression))
+    assert again == expression
+    assert str(again) == str(expression)
+    assert hash(again) == hash(expression)
+    assert again.evaluate(attributes) == expression.evaluate(attributes)
+    assert Cesql.from_json(json.loads(json.dumps(expression.to_json()))) == expression
+    assert pickle.loads(pickle.dumps(expression)) == expression
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.sampled_from("'\""))
+def test_a_string_literal_is_its_text(text: str, quote: str) -> None:
+    literal = quote + re.sub(r"\\*$", "", text.replace("\\" + quote, "").replace(quote, "")) + quote
+    expression = Cesql(literal)
+    assert expression.evaluate({}).value == literal[1:-1]
+    assert Cesql(str(expression)) == expression
+
+
+TOKENS = [
+    "AND", "or", "NOT", "not", "LIKE", "IN", "EXISTS", "TRUE", "a", "b1", "1", "-1", "+2", "-", "+", "*", "/", "%",
+    "=", "!=", "<>", "<", "(", ")", ",", "'x'", '"y"', "'", '"', "\\", "ABS(", "F_(", "_", "!", "\n", "é", "\0", "K",
+]  # fmt: skip
+
+
+@given(
+    st.one_of(
+        st.text(), st.lists(st.sampled_from(TOKENS)).map(" ".join), st.lists(st.sampled_from(TOKENS)).map("".join)
+    )
+)
+@example("\ud800")
+@example("((" * 200 + "1" + "))" * 200)
+def test_any_text_is_an_expression_or_a_typed_error(text: str) -> None:
+    with contextlib.suppress(CatchmentError):
+        expression = Cesql(text)
+        expression.evaluate({})
+        assert Cesql(str(expression)) == expression
+
+
+# --- the filter ---------------------------------------------------------------------------------
+
+
+@given(expressions, st.lists(notifications, min_size=1, max_size=4))
+def test_the_filter_holds_whenever_the_expression_matches(node: Any, several: list[dict[str, Any]]) -> None:
+    expression = Cesql(text_of(node))
+    for attributes in several:
+        if expression.matches(attributes):
+            assert expression.filter.matches(Notification(attributes))
+
+
+def conditions(constants: Any) -> Any:
+    """Tests of one attribute, in all the ways that become constraints."""
+    viewed = attribute_nodes | st.tuples(
+        st.just("call"), st.sampled_from(["INT", "BOOL", "STRING"]), st.tuples(attribute_nodes)
+    )
+    constant = st.tuples(st.just("literal"), constants)
+    comparisons = st.sampled_from([*EQUALITY, *ORDER])
+    return st.one_of(
+        st.tuples(st.just("binary"), comparisons, viewed, constant),
+        st.tuples(st.just("binary"), comparisons, constant, viewed),
+        st.tuples(st.just("in"), viewed, st.lists(constant, min_size=1, max_size=4)),
+        st.tuples(st.just("like"), viewed, st.sampled_from(PATTERNS)),
+        st.tuples(st.just("call"), st.sampled_from(["IS_INT", "IS_BOOL"]), st.tuples(attribute_nodes)),
+        viewed,
+        exists_nodes,
+    )
+
+
+def logic(leaves: Any, size: int) -> Any:
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            st.tuples(st.just("binary"), st.sampled_from(LOGIC), inner, inner), st.tuples(st.just("not"), inner)
+        ),
+        max_leaves=size,
+    )
+
+
+@given(logic(conditions(scalars), 6), st.lists(notifications, min_size=1, max_size=6))
+def test_the_filter_of_conditions_is_sound(node: Any, several: list[dict[str, Any]]) -> None:
+    expression = Cesql(text_of(node))
+    for attributes in several:
+        if expression.matches(attributes):
+            assert expression.filter.matches(Notification(attributes))
+
+
+@given(st.data(), conditions(scalars))
+def test_the_filter_of_one_condition_holds_for_every_value(data: st.DataObject, node: Any) -> None:
+    """Every value of every pool, so that no cast is missed."""
+    for condition in (node, ("not", node)):
+        expression = Cesql(text_of(condition))
+        for value in [*STRINGS, *INTEGERS, *WIDE, *FLOATS, *TIMES, True, False]:
+            attributes = dict.fromkeys(NAMES, value)
+            if expression.matches(attributes):
+                assert expression.filter.matches(Notification(attributes)), value
+
+
+def is_within_limits(expression: Cesql) -> bool:
+    """Whether the filter had to be widened to be one at all."""
+    try:
+        Filter.of_boxes(implied_boxes(expression.root))
+    except LimitError:
+        return False
+    return True
+
+
+# Neither a number nor a time nor a boolean has such a text, so nothing is lost in casts.
+WORDS = ["x", "xy", "yx", "x%", "it's", "", "é", "xyz"]
+words = st.tuples(st.just("literal"), st.sampled_from(WORDS))
+exact_conditions = st.one_of(
+    st.tuples(st.just("binary"), st.sampled_from(EQUALITY), attribute_nodes, words),
+    st.tuples(
+        st.just("binary"), st.sampled_from(EQUALITY), attribute_nodes, st.tuples(st.just("literal"), st.booleans())
+    ),
+    st.tuples(st.just("in"), attribute_nodes, st.lists(words, min_size=1, max_size=3)),
+    st.tuples(st.just("like"), attribute_nodes, st.sampled_from(["x%", "%x", "%x%", "x_", "_x%y", "%"])),
+    st.tuples(st.just("call"), st.just("IS_BOOL"), st.tuples(attribute_nodes)),
+    exists_nodes,
+)
+
+
+@given(
+    logic(exact_conditions, 4),
+    st.lists(
+        st.dictionaries(st.sampled_from(NAMES), attribute_values | st.sampled_from(WORDS)), min_size=1, max_size=6
+    ),
+)
+def test_the_filter_is_exact_where_no_number_is_read_from_a_string(node: Any, several: list[dict[str, Any]]) -> None:
+    expression = Cesql(text_of(node))
+    assume(is_within_limits(expression))
+    for attributes in several:
+        assert expression.filter.matches(Notification(attributes)) == expression.matches(attributes)
+
+
+numbers = st.tuples(st.just("literal"), st.sampled_from(INTEGERS) | st.integers(-20, 20))
+number_conditions = st.one_of(
+    st.tuples(st.just("binary"), st.sampled_from([*EQUALITY, *ORDER]), attribute_nodes, numbers),
+    st.tuples(st.just("binary"), st.sampled_from([*EQUALITY, *ORDER]), numbers, attribute_nodes),
+    st.tuples(st.just("in"), attribute_nodes, st.lists(numbers, min_size=1, max_size=3)),
+)
+not_strings = st.one_of(
+    st.sampled_from([*INTEGERS, *WIDE]), st.booleans(), st.integers(-20, 20), st.sampled_from([*FLOATS, *TIMES])
+)
+
+
+@given(
+    logic(number_conditions, 3),
+    st.lists(st.dictionaries(st.sampled_from(NAMES), not_strings), min_size=1, max_size=6),
+)
+def test_the_filter_is_exact_for_numbers(node: Any, several: list[dict[str, Any]]) -> None:
+    expression = Cesql(text_of(node))
+    assume(is_within_limits(expression))
+    for attributes in several:
+        assert expression.filter.matches(Notification(attributes)) == expression.matches(attributes)
+
+
+@given(
+    st.sampled_from(["a", "a LIKE '{}%'", "a LIKE '{}'", "a = '{}'"]),
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(0, 20),
+)
+def test_the_filter_is_exact_for_integers_by_their_digits(form: str, number: int, digits: int) -> None:
+    expression = Cesql(form.format(str(number)[:digits]))
+    for value in (number, number // 10, number // 1000, -number if number > -(2**63) else 0, 0, 7):
+        assert expression.filter.matches({"a": value}) == expression.matches({"a": value})
+
+
+@given(st.datetimes(), st.sampled_from([4, 5, 7, 8, 10, 11, 13, 14, 16, 17, 19]))
+def test_the_filter_is_exact_for_times_by_their_start(moment: datetime, length: int) -> None:
+    time = moment.replace(tzinfo=UTC, fold=0)
+    expression = Cesql(f"a LIKE '{time.isoformat()[:length]}%'")
+    for value in (time, time.replace(microsecond=0), time.replace(second=0), time.replace(month=1, day=1)):
+        assert expression.filter.matches({"a": value}) == expression.matches({"a": value})
+
+
+@given(expressions)
+def test_the_filter_round_trips_like_any_other(node: Any) -> None:
+    found = Cesql(text_of(node)).filter
+    assert Filter.from_json(found.to_json()) == found
+
+
+@given(st.datetimes(), st.integers(-840, 840))
+def test_a_time_keeps_its_zone(moment: datetime, minutes: int) -> None:
+    time = moment.replace(tzinfo=timezone(timedelta(minutes=minutes)), fold=0)
+    assume(datetime(2, 1, 1, tzinfo=UTC) < time < datetime(9998, 1, 1, tzinfo=UTC))
+    text = Cesql("time").evaluate({"time": time}).value
+    assert isinstance(text, str)
+    assert datetime.fromisoformat(text) == time
+    assert text.endswith("Z") == (minutes == 0)
