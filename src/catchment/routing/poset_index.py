@@ -1,0 +1,442 @@
+"""The attribute index of a poset: which filters could cover a given one, which could it cover.
+
+Theory of operation. A *token* is an attribute name, or a name with the one kind of value a filter allows
+there. A filter can only be covered by filters whose tokens are among its own. Each filter is a *row* of
+integers in shared columns: its tokens as the bits of a mask, and for each token with a kind the span of
+the values it allows (`poset_codes.py`). Masks and spans are compared a column at a time, for all
+candidates at once. Candidates come from the tokens, of which each keeps:
+
+homes   the rows that chose this token, by the smallest *cell* around their span: a cell is all positions
+        with some leading bits in common. Whatever covers a filter lies in a cell around the filter's own,
+        so a search for coverers looks up one cell for each size in use. A row has one home, in the
+        token that keeps it apart best.
+posts   all rows with the token, by the cells around their span of a few fixed sizes. A search for what
+        a filter covers takes the shortest list that must hold it, and the length of such a list also
+        tells how well a token keeps a row apart.
+
+Names and kinds share a fixed number of columns and mask bits. Two tokens of one row in one column leave
+that column open; two in one bit only weaken the mask. Both cost precision, never an answer: what a
+search returns is *sure*, decided by the columns alone, or *doubtful*, to be asked of `covers`.
+
+Advertisements are the dual: what they do not name may not appear, so whatever covers one has all its
+tokens, and the mask holds the tokens that a row lacks. There are far fewer of them than subscriptions:
+they, and filters without tokens, are in one common list that every search goes through.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from catchment.model.box import Box
+from catchment.model.constraint import Kind
+from catchment.model.domain import ABSENT, EVERYTHING, Values
+from catchment.routing.poset_codes import GREATEST, LEAST, Span, spans
+
+# Pairs of columns. Filters rarely name more attributes; each pair takes 32 bytes a row.
+SLOTS: Final = 8
+# A mask is two words: in the first, the first tokens have a bit each; all others share those of the second.
+WORD_BITS: Final = 63
+WORD: Final = (1 << WORD_BITS) - 1
+ALL_BITS: Final = (1 << 2 * WORD_BITS) - 1
+ROWS_FIRST: Final = 64
+POSITION_BITS: Final = 64
+# Sizes of the cells under which rows are posted: one position, two and one leading bytes of a string; for
+# numbers these are a 2,048th and an eighth of the way to the double, and the last two some doublings.
+POST_SIZES: Final = (0, 41, 49, 52, 54)
+
+Ids = npt.NDArray[np.int32]
+Key = tuple[str, Kind | None]
+Slot = tuple[int, int, int, int]  # low and -high, of the wide and of the tight reading
+Cell = tuple[int, int]  # how many trailing bits are free, and the bits before them
+ROOT_CELL: Final[Cell] = (POSITION_BITS, 0)
+Cells: TypeAlias = "dict[int, dict[int, array[int]]]"  # row ids by size of cell, then by its leading bits
+_NO_IDS: Final[array[int]] = array("i")
+_NO_PLACES: Final[dict[int, array[int]]] = {}
+# Two tokens in one slot: as a coverer it contains all spans, as one covered it is in all of them.
+_SHARED_SLOT: Final[Slot] = (LEAST, LEAST, GREATEST, GREATEST)
+
+
+def place_of(position: int, size: int) -> int:
+    return position >> size if size < POSITION_BITS else 0
+
+
+def cell_around(low: int, high: int) -> Cell:
+    """The smallest cell that holds both."""
+    size = ((low ^ high) & (2**POSITION_BITS - 1)).bit_length()
+    return size, place_of(low, size)
+
+
+@dataclass(slots=True, eq=False)
+class Token:
+    """An attribute name, or a name with a kind, and the rows that have it."""
+
+    number: int
+    slot: int
+    name: Token | None  # of a name with a kind: the name alone, which its rows have too
+    bits: int = 0
+    uses: int = 0
+    homes: Cells = field(default_factory=dict)
+    posts: Cells = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        bit = self.number if self.is_owner else WORD_BITS + self.number % WORD_BITS
+        self.bits = 1 << bit | (self.name.bits if self.name else 0)
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether no other token has its bit."""
+        return self.number < WORD_BITS
+
+    def homes_around(self, span: Span | None) -> Iterator[array[int]]:
+        """The homes of all rows whose span could contain this one, by its tight reading."""
+        if self.name:
+            yield from self.name.homes_around(None)
+        if span is None or span.is_anywhere:
+            yield from (ids for cells in self.homes.values() for ids in cells.values())
+            return
+        low = span.tight_low
+        size, _ = cell_around(low, span.tight_high)
+        for larger, cells in self.homes.items():
+            if larger >= size and (found := cells.get(place_of(low, larger))):
+                yield found
+
+    def posts_within(self, span: Span | None) -> array[int]:
+        """A list with all rows whose span could lie in this one, by its wide reading."""
+        size, place = home_cell(span)
+        for posted in POST_SIZES:
+            if posted >= size:
+                return self.posts.get(posted, _NO_PLACES).get(place << size >> posted, _NO_IDS)
+        return (self.name or self).posts.get(POSITION_BITS, _NO_PLACES).get(0, _NO_IDS)
+
+    def post(self, span: Span | None, row_id: int) -> None:
+        for cell in post_cells(span):
+            _enter(self.posts, cell, row_id)
+        _enter((self.name or self).posts, ROOT_CELL, row_id)
+
+    def withdraw(self, span: Span | None, row_id: int) -> None:
+        for cell in post_cells(span):
+            _leave(self.posts, cell, row_id)
+        _leave((self.name or self).posts, ROOT_CELL, row_id)
+
+
+def post_cells(span: Span | None) -> list[Cell]:
+    """The cells under which a row is posted, besides its name: each size that holds its tight reading."""
+    if span is None:
+        return []
+    size, _ = cell_around(span.tight_low, span.tight_high)
+    return [(posted, span.tight_low >> posted) for posted in POST_SIZES if posted >= size]
+
+
+def home_cell(span: Span | None) -> Cell:
+    return ROOT_CELL if span is None else cell_around(span.low, span.high)
+
+
+def _enter(cells: Cells, cell: Cell, row_id: int) -> None:
+    size, place = cell
+    places = cells.get(size)
+    if places is None:
+        places = cells[size] = {}
+    found = places.get(place)
+    if found is None:
+        found = places[place] = array("i")
+    found.append(row_id)
+
+
+def _leave(cells: Cells, cell: Cell, row_id: int) -> None:
+    places = cells[cell[0]]
+    _discard(places[cell[1]], row_id)
+    if not places[cell[1]]:
+        del places[cell[1]]
+    if not places:
+        del cells[cell[0]]
+
+
+def _discard(ids: array[int], row_id: int) -> None:
+    """Takes an id out of a list whose order does not matter."""
+    at = int(np.flatnonzero(np.frombuffer(ids, np.int32) == row_id)[0])
+    last = ids.pop()
+    if at < len(ids):
+        ids[at] = last
+
+
+Tokens = tuple[tuple[Token, Span | None], ...]
+
+
+@dataclass(slots=True)
+class Row:
+    """A filter as integers: its token mask and its slots."""
+
+    keys: tuple[Key, ...]
+    tokens: Tokens
+    mask: int
+    slots: dict[int, Slot]
+    is_closed: bool
+    is_solid: bool
+    is_plain: bool
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is the filter that matches nothing."""
+        return not self.keys and not self.is_closed and self.mask == ALL_BITS
+
+    @property
+    def is_unplaced(self) -> bool:
+        """Whether no token tells where to look for it."""
+        return self.is_closed or not self.tokens or any(span and span.is_anywhere for _, span in self.tokens)
+
+
+class Vocabulary:
+    """The tokens in use. One no longer used gives its bit and column to the next."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[Key, Token] = {}
+        self._numbers_free: list[int] = []
+        self._slot_uses = [0] * SLOTS
+
+    @property
+    def words(self) -> int:
+        """How many words of the masks are in use."""
+        return 1 if len(self._tokens) + len(self._numbers_free) <= WORD_BITS else 2
+
+    def acquire(self, key: Key) -> Token:
+        token = self._tokens.get(key)
+        if token is None:
+            token = self._tokens[key] = self._created(*key)
+        token.uses += 1
+        return token
+
+    def _created(self, name: str, kind: Kind | None) -> Token:
+        parent = self.acquire((name, None)) if kind else None
+        number = self._numbers_free.pop() if self._numbers_free else len(self._tokens)
+        slot = self._slot_uses.index(min(self._slot_uses)) if kind else -1
+        if kind:
+            self._slot_uses[slot] += 1
+        return Token(number, slot, parent)
+
+    def release(self, key: Key) -> None:
+        token = self._tokens[key]
+        token.uses -= 1
+        if not token.uses:
+            del self._tokens[key]
+            self._numbers_free.append(token.number)
+            if token.name:
+                self._slot_uses[token.slot] -= 1
+                self.release((key[0], None))
+
+    def row(self, boxes: Sequence[Box]) -> Row:
+        """The row of a union of boxes; its tokens stay in use until it is released."""
+        if not boxes:
+            return Row((), (), ALL_BITS, {}, False, False, False)
+        is_closed = boxes[0].others is ABSENT
+        named = _closed_spans(boxes[0]) if is_closed else _open_spans(boxes)
+        tokens = tuple((self.acquire(key), span) for key, span in named)
+        mask = 0
+        for token, _ in tokens:
+            mask |= token.bits
+        slots, is_plain = _slots(tokens)
+        is_solid = is_plain and not is_closed and len(boxes) == 1 and _is_solid(tokens, len(boxes[0].sets))
+        keys = tuple(key for key, _ in named)
+        return Row(keys, tokens, ALL_BITS & ~mask if is_closed else mask, slots, is_closed, is_solid, is_plain)
+
+
+def _open_spans(boxes: Sequence[Box]) -> list[tuple[Key, Span | None]]:
+    """A filter's tokens: each name that it constrains, with the kind where there is but one."""
+    if len(boxes) == 1:
+        return [_open_span(name, values) for name, values in boxes[0].sets.items()]
+    names = [name for name in boxes[0].sets if all(name in box.sets for box in boxes)]
+    found = [_joint_span(name, [box.sets[name] for box in boxes]) for name in names]
+    return [one for one in found if one is not None]
+
+
+def _open_span(name: str, values: Values) -> tuple[Key, Span | None]:
+    found = () if values.absent else spans(values)
+    if len(found) != 1:
+        return (name, None), None
+    kind, span = found[0]
+    return (name, kind), span
+
+
+def _joint_span(name: str, sets: Sequence[Values]) -> tuple[Key, Span | None] | None:
+    """What a union says of a name: nothing, if its parts together allow everything."""
+    found = [_open_span(name, values) for values in sets]
+    key, span = found[0]
+    for other_key, other in found[1:]:
+        if span is None or other is None or other_key != key:
+            return None if reduce(or_, sets) == EVERYTHING else ((name, None), None)
+        span = span.hull(other)
+    return key, span
+
+
+def _closed_spans(box: Box) -> list[tuple[Key, Span | None]]:
+    """An advertisement's tokens: each name with each kind it allows. The envelope is open to all."""
+    return [((name, kind), span) for name, values in box.sets.items() if name[0] != "$" for kind, span in spans(values)]
+
+
+def _slots(tokens: Tokens) -> tuple[dict[int, Slot], bool]:
+    """The columns of a row, and whether they say all about where its values lie."""
+    slots: dict[int, Slot] = {}
+    is_plain = True
+    for token, span in tokens:
+        if span is not None:
+            is_plain &= span.is_plain and token.slot not in slots
+            mine = (span.low, -span.high, span.tight_low, -span.tight_high)
+            slots[token.slot] = _SHARED_SLOT if token.slot in slots else mine
+    return slots, is_plain
+
+
+def _is_solid(tokens: Tokens, names: int) -> bool:
+    spanned = [(token, span) for token, span in tokens if span is not None]
+    return len(spanned) == names and all(span.is_solid and token.is_owner for token, span in spanned)
+
+
+class Candidates(NamedTuple):
+    """What a search found: ids of rows for which the columns decide, and of rows they leave open."""
+
+    sure: Ids
+    doubtful: Ids
+
+    def settled(self, is_true: Callable[[int], bool]) -> Ids:
+        """All that are sure or, one by one, turn out to be true."""
+        kept = [row_id for row_id in self.doubtful.tolist() if is_true(row_id)]
+        return np.concatenate([self.sure, np.array(kept, np.int32)])
+
+
+class Index:
+    """Rows by id; ids are small integers that the caller chooses."""
+
+    def __init__(self) -> None:
+        self._vocabulary = Vocabulary()
+        self._common = array("i")  # rows that no token tells where to look for
+        self._homes: list[tuple[Token, Cell] | None] = []
+        self._allocate(ROWS_FIRST)
+
+    def _allocate(self, capacity: int) -> None:
+        self._masks = np.zeros((2, capacity), np.int64)
+        self._wide = np.full((2 * SLOTS, capacity), LEAST, np.int64)
+        self._tight = np.full((2 * SLOTS, capacity), LEAST, np.int64)
+        self._solid, self._plain, self._live = (np.zeros(capacity, np.bool_) for _ in range(3))
+
+    def _grow(self) -> None:
+        old = (self._masks, self._wide, self._tight, self._solid, self._plain, self._live)
+        size = len(self._live)
+        self._allocate(2 * size)
+        new = (self._masks, self._wide, self._tight, self._solid, self._plain, self._live)
+        for before, after in zip(old, new, strict=True):
+            after[..., :size] = before
+
+    # --- rows ---
+
+    def row(self, boxes: Sequence[Box]) -> Row:
+        """A row to search with; to be added or released."""
+        return self._vocabulary.row(boxes)
+
+    def release(self, row: Row) -> None:
+        for key in row.keys:
+            self._vocabulary.release(key)
+
+    def add(self, row_id: int, row: Row) -> None:
+        while row_id >= len(self._live):
+            self._grow()
+        while row_id >= len(self._homes):
+            self._homes.append(None)
+        self._masks[:, row_id] = row.mask & WORD, row.mask >> WORD_BITS
+        self._solid[row_id], self._plain[row_id], self._live[row_id] = row.is_solid, row.is_plain, True
+        # What a closed row does not name is empty: contained in everything, containing nothing.
+        unused = GREATEST if row.is_closed or row.is_empty else LEAST
+        self._wide[:, row_id] = self._tight[:, row_id] = unused
+        for slot, (low, high, tight_low, tight_high) in row.slots.items():
+            self._wide[2 * slot : 2 * slot + 2, row_id] = low, high
+            self._tight[2 * slot : 2 * slot + 2, row_id] = tight_low, tight_high
+        self._place(row_id, row)
+
+    def _place(self, row_id: int, row: Row) -> None:
+        if row.is_unplaced:
+            self._common.append(row_id)
+            return
+        token, cell = self._homes[row_id] = _best_home(row.tokens)
+        _enter(token.homes, cell, row_id)
+        for token, span in row.tokens:
+            token.post(span, row_id)
+
+    def remove(self, row_id: int, boxes: Sequence[Box]) -> None:
+        row = self.row(boxes)
+        self._live[row_id] = False
+        if row.is_unplaced:
+            _discard(self._common, row_id)
+        else:
+            home = self._homes[row_id]
+            assert home is not None
+            _leave(home[0].homes, home[1], row_id)
+            for token, span in row.tokens:
+                token.withdraw(span, row_id)
+        self.release(row)
+        self.release(row)  # once for the row that was added, once for the one made here
+
+    # --- search ---
+
+    def coverers(self, row: Row) -> Candidates:
+        """Rows that could cover `row`."""
+        lists = [self._common]
+        for token, span in row.tokens:
+            lists += token.homes_around(span)
+        ids = self._all() if row.is_empty else _joined(lists)
+        for word, mask in self._words(row):
+            ids = ids[word[ids] & ~mask == 0]
+        for slot, (_, _, low, high) in row.slots.items():
+            if not ids.size:
+                break
+            ids = ids[self._wide[2 * slot][ids] <= low]
+            ids = ids[self._wide[2 * slot + 1][ids] <= high]
+        return _sorted_out(ids, self._solid, row.is_plain)
+
+    def covered(self, row: Row) -> Candidates:
+        """Rows that `row` could cover."""
+        if row.tokens:
+            lists = (token.posts_within(span) for token, span in row.tokens)
+            ids = _joined([self._common, min(lists, key=len)])
+        else:
+            ids = self._all()
+        for word, mask in self._words(row):
+            ids = ids[mask & ~word[ids] == 0]
+        for slot, (low, high, _, _) in row.slots.items():
+            if not ids.size:
+                break
+            ids = ids[self._tight[2 * slot][ids] >= low]
+            ids = ids[self._tight[2 * slot + 1][ids] >= high]
+        return _sorted_out(ids, self._plain, row.is_solid)
+
+    def _words(self, row: Row) -> Iterator[tuple[npt.NDArray[np.int64], int]]:
+        yield self._masks[0], row.mask & WORD
+        if self._vocabulary.words > 1:
+            yield self._masks[1], row.mask >> WORD_BITS
+
+    def _all(self) -> Ids:
+        return np.flatnonzero(self._live).astype(np.int32)
+
+
+def _best_home(tokens: Tokens) -> tuple[Token, Cell]:
+    """The token that keeps a row apart best: fewest rows would come to look for it there."""
+    token, span = min(tokens, key=lambda found: len(found[0].posts_within(found[1])))
+    return token, home_cell(span)
+
+
+def _joined(lists: Sequence[array[int]]) -> Ids:
+    views = [np.frombuffer(ids, np.int32) for ids in lists if ids]
+    if len(views) == 1:
+        return views[0]
+    return np.concatenate(views) if views else np.empty(0, np.int32)
+
+
+def _sorted_out(ids: Ids, decided: npt.NDArray[np.bool_], is_decided: bool) -> Candidates:
+    if not is_decided:
+        return Candidates(ids[:0], ids)
+    sure = decided[ids]
+    return Candidates(ids[sure], ids[~sure])

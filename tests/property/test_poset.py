@@ -1,0 +1,275 @@
+"""The poset against a slow, obvious one: all pairs compared, the transitive reduction by definition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catchment.model.constraint import constraint
+from catchment.model.domain import Values
+from catchment.model.filter import Advertisement, Filter
+from catchment.routing.poset import Case, Poset
+from catchment.routing.poset_codes import UNDECIDED, member, spans
+from tests import strategies
+
+
+@cache
+def covers(wider, narrower) -> bool:
+    return wider.covers(narrower)
+
+
+class SlowPoset:
+    """Filters in order of insertion; relations by looking at all pairs and all that could be between."""
+
+    def __init__(self) -> None:
+        self.members: list = []
+
+    def same(self, filter):
+        return next((one for one in self.members if covers(one, filter) and covers(filter, one)), None)
+
+    def insert(self, filter) -> None:
+        if self.same(filter) is None:
+            self.members.append(filter)
+
+    def remove(self, filter) -> None:
+        self.members.remove(filter)
+
+    def covering(self, filter) -> list:
+        return [one for one in self.members if covers(one, filter)]
+
+    def covered(self, filter) -> list:
+        return [one for one in self.members if covers(filter, one)]
+
+    def predecessors(self, filter) -> list:
+        above = [one for one in self.covering(filter) if one != filter]
+        return [one for one in above if not any(other != one and covers(one, other) for other in above)]
+
+    def successors(self, filter) -> list:
+        below = [one for one in self.covered(filter) if one != filter]
+        return [one for one in below if not any(other != one and covers(other, one) for other in below)]
+
+    @property
+    def roots(self) -> list:
+        return [one for one in self.members if not self.predecessors(one)]
+
+
+def assert_same(poset: Poset, slow: SlowPoset) -> None:
+    assert list(poset) == slow.members
+    assert len(poset) == len(slow.members)
+    assert list(poset.roots) == slow.roots
+    for one in slow.members:
+        assert list(poset.predecessors(one)) == slow.predecessors(one)
+        assert list(poset.successors(one)) == slow.successors(one)
+
+
+def insert_both(poset: Poset, slow: SlowPoset, filter) -> None:
+    known = slow.same(filter)
+    placement = poset.insert(filter)
+    slow.insert(filter)
+    node = filter if known is None else known
+    assert placement.filter == node
+    assert list(placement.predecessors) == slow.predecessors(node)
+    assert list(placement.successors) == slow.successors(node)
+    if known is not None:
+        assert placement.case is Case.EXISTING
+    else:
+        assert placement.case is (Case.BELOW if slow.predecessors(node) else Case.ROOT)
+
+
+def snapshot(poset: Poset) -> dict:
+    return {one: (poset.predecessors(one), poset.successors(one)) for one in poset}
+
+
+def grown(filters: Iterable, draw: st.DataObject) -> tuple[Poset, SlowPoset]:
+    """Inserts all, and now and then takes one out again."""
+    poset: Poset = Poset()
+    slow = SlowPoset()
+    for filter in filters:
+        insert_both(poset, slow, filter)
+        if slow.members and draw.draw(st.integers(0, 3)) == 0:
+            gone = draw.draw(st.sampled_from(slow.members))
+            poset.remove(gone)
+            slow.remove(gone)
+            assert gone not in poset
+        assert_same(poset, slow)
+    return poset, slow
+
+
+def assert_is_right(filters: list, data: st.DataObject) -> None:
+    *inserted, asked = filters
+    poset, slow = grown(inserted, data)
+    assert list(poset.covering(asked)) == slow.covering(asked)
+    assert list(poset.covered(asked)) == slow.covered(asked)
+    assert (asked in poset) is (slow.same(asked) is not None)
+    before = snapshot(poset)
+    if asked not in poset:
+        poset.insert(asked)
+        poset.remove(asked)
+    assert snapshot(poset) == before, "remove undoes insert"
+
+
+def lists_of(filters: st.SearchStrategy, most: int = 10) -> st.SearchStrategy[list]:
+    return st.lists(filters, min_size=2, max_size=most)
+
+
+# --- what the filters are -----------------------------------------------------------------------
+
+string_parts = st.lists(strategies.small_string_constraints("s"), min_size=1, max_size=2)
+scalar_parts = st.lists(strategies.small_scalar_constraints(st.sampled_from(("x", "y"))), max_size=2)
+conjunctions = st.tuples(string_parts, scalar_parts).map(lambda parts: Filter.of(*parts[0], *parts[1]))
+unions = st.lists(strategies.small_pair_filters | conjunctions, min_size=1, max_size=2).map(
+    lambda parts: Filter.of_boxes(box for part in parts for box in part.boxes)
+)
+# Strings that agree in more bytes than a position has, or differ in their last characters only.
+near_strings = st.sampled_from(
+    ("", "\0", "a", "a\0", "a\0\0", "abcdefg", "abcdefg\0", "abcdefgh", "abcdefgi", "abcdefé", "b", "\U0010ffff")
+)
+edge_conjunctions = st.lists(
+    st.builds(constraint, st.just("s"), st.sampled_from(("=", "<", "<=", ">", ">=", "prefix", "suffix")), near_strings)
+    | st.builds(constraint, st.just("x"), st.sampled_from(("=", "<", "<=", ">", ">=")), strategies.numbers)
+    | st.builds(
+        constraint, st.just("x"), st.sampled_from(("<=", ">")), strategies.numbers, st.sampled_from(("int", "float"))
+    ),
+    min_size=1,
+    max_size=2,
+).map(lambda found: Filter.of(*found))
+# More names than there are columns and bits; those drawn share a column, and the last has no bit of its own.
+NAMES = [f"n{i}" for i in range(80)]
+DRAWN_NAMES = (NAMES[0], NAMES[8], NAMES[72])
+few_names = st.sampled_from(DRAWN_NAMES)
+crowded = (
+    st.lists(
+        st.builds(constraint, few_names, st.sampled_from(("=", "<", ">")), st.integers(0, 1))
+        | st.builds(constraint, few_names, st.just("prefix"), st.sampled_from(("", "a")))
+        | st.builds(constraint, few_names, st.just("any")),
+        min_size=1,
+        max_size=3,
+    )
+    .map(lambda found: Filter.of(*found))
+    .filter(lambda one: not one.is_empty)
+)
+# One filter for each set of names: covering is inclusion, and a filter may have many immediate predecessors.
+lattice = st.frozensets(st.integers(0, 11), max_size=11).map(
+    lambda found: Filter.of(*((f"n{i}", "=", 1) for i in found))
+)
+small_advertisements = st.lists(
+    strategies.small_pair_constraints().filter(lambda one: one.operator != "absent")
+    | strategies.small_string_constraints("s")
+    | st.builds(constraint, st.just("$seq"), st.sampled_from(("<", ">")), st.integers(0, 2)),
+    min_size=1,
+    max_size=3,
+).map(lambda found: Advertisement.of(*found))
+
+
+# --- the poset ----------------------------------------------------------------------------------
+
+
+@given(lists_of(strategies.small_scalar_filters), st.data())
+def test_filters_on_one_attribute_of_any_type(filters, data) -> None:
+    assert_is_right(filters, data)
+
+
+@given(lists_of(strategies.small_string_filters, 8), st.data())
+def test_filters_with_every_string_operator(filters, data) -> None:
+    assert_is_right(filters, data)
+
+
+@given(lists_of(unions), st.data())
+def test_filters_with_alternatives_on_several_attributes(filters, data) -> None:
+    assert_is_right(filters, data)
+
+
+@given(lists_of(edge_conjunctions, 14), st.data())
+def test_filters_that_differ_by_little(filters, data) -> None:
+    assert_is_right(filters, data)
+
+
+@given(lists_of(strategies.filters, 6), st.data())
+def test_filters_of_every_kind(filters, data) -> None:
+    assert_is_right(filters, data)
+
+
+@given(lists_of(small_advertisements), st.data())
+def test_advertisements(advertisements, data) -> None:
+    assert_is_right(advertisements, data)
+
+
+@given(lists_of(strategies.advertisements, 6), st.data())
+def test_advertisements_of_every_kind(advertisements, data) -> None:
+    assert_is_right(advertisements, data)
+
+
+@given(lists_of(lattice, 30), st.data())
+def test_filters_with_many_predecessors(filters, data) -> None:
+    singles = [Filter.of((f"n{i}", "=", 1)) for i in range(12)]
+    bottom = Filter.of(*((f"n{i}", "=", 1) for i in range(12)))
+    poset, slow = Poset[Filter](), SlowPoset()
+    for filter in [*singles, bottom, *filters]:
+        insert_both(poset, slow, filter)
+    for filter in data.draw(st.lists(st.sampled_from(slow.members), unique=True)):
+        poset.remove(filter)
+        slow.remove(filter)
+    assert_same(poset, slow)
+
+
+@given(lists_of(crowded, 12), st.data())
+def test_more_names_than_columns(filters, data) -> None:
+    poset, slow = Poset[Filter](), SlowPoset()
+    for name in NAMES:
+        poset.insert(Filter.of((name, "=", -1)))
+    for name in DRAWN_NAMES:  # the others are related to nothing that is drawn
+        slow.insert(Filter.of((name, "=", -1)))
+    for filter in filters[:-1]:
+        insert_both(poset, slow, filter)
+    for filter in data.draw(st.lists(st.sampled_from(slow.members), unique=True)):
+        poset.remove(filter)
+        slow.remove(filter)
+    for one in slow.members:
+        assert list(poset.predecessors(one)) == slow.predecessors(one)
+        assert list(poset.successors(one)) == slow.successors(one)
+    assert list(poset.covering(filters[-1])) == slow.covering(filters[-1])
+    assert list(poset.covered(filters[-1])) == slow.covered(filters[-1])
+
+
+# --- positions ----------------------------------------------------------------------------------
+
+
+def sets_of(constraints: st.SearchStrategy) -> st.SearchStrategy[Values]:
+    single = constraints.map(lambda one: one.satisfied_by)
+    pairs = st.tuples(single, single)
+    return single | pairs.map(lambda pair: pair[0] | pair[1]) | pairs.map(lambda pair: pair[0] & pair[1])
+
+
+near_constraints = st.builds(
+    constraint, st.just("s"), st.sampled_from(("=", "<", "<=", ">", ">=", "prefix")), near_strings
+)
+value_sets = (
+    sets_of(strategies.constraints) | sets_of(strategies.small_string_constraints()) | sets_of(near_constraints)
+)
+
+
+@given(value_sets, value_sets)
+def test_a_superset_has_the_wider_span(first: Values, second: Values) -> None:
+    wider, narrower = dict(spans(first | second)), dict(spans(first))
+    for kind, span in narrower.items():
+        assert wider[kind].low <= span.tight_low or span.is_anywhere
+        assert wider[kind].high >= span.tight_high or span.is_anywhere
+
+
+@given(value_sets, value_sets)
+def test_a_solid_span_around_a_plain_one_is_a_superset(first: Values, second: Values) -> None:
+    for kind, span in spans(first):
+        for other_kind, other in spans(second):
+            if kind is other_kind and len(spans(second)) == 1 and not second.absent:
+                within = span.low <= other.tight_low and other.tight_high <= span.high
+                if span.is_solid and other.is_plain:
+                    assert second.is_subset(first) is within
+
+
+@given(value_sets)
+def test_a_member_is_in_its_set(values: Values) -> None:
+    found = member(values)
+    assert found == UNDECIDED or found in values or not values
