@@ -1,0 +1,469 @@
+"""The index: filters compiled to the flat arrays that the matching kernel walks.
+
+    filters ─ msgpack ─► distinct constraints ─► cuts and ranks ─► rows of tests ─► tree
+                         distinct conjunctions                     (edges, groups, leaves)
+
+`ingested` makes a Source of filters, `merged` one of several; `built` makes the Tables of a Source and says how
+it numbered the filters.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from catchment.matching import kernels_compile as kc
+from catchment.matching import kernels_grams as kg
+from catchment.matching import kernels_ids as kids
+from catchment.matching import kernels_ingest as ki
+from catchment.matching import kernels_rank as kr
+from catchment.matching import kernels_tree as kt
+from catchment.matching.cuts import Cuts, cuts_of, distinct, starts_of
+from catchment.matching.kernels_tables import (
+    A_COLUMNS,
+    A_NUMBERS,
+    A_NUMBERS_INT_END,
+    A_PATTERNS,
+    A_REVERSED,
+    A_TIMES,
+    Tables,
+)
+
+Array = np.ndarray[Any, Any]
+I32, I64 = np.int32, np.int64
+# A leaf this small is verified row by row faster than it could be split.
+LEAF_ROWS = 16
+# So few intervals of one dimension are compared one by one.
+SCAN_EDGES = 12
+# An interval is worth a path of its own, ahead of those that are not, when this many rows share it.
+SHARED_ROWS_MIN = 8
+# The least that a constraint with its field names takes in msgpack, and a conjunction.
+_CONSTRAINT_BYTES_MIN, _CONJUNCTION_BYTES_MIN = 24, 13
+
+
+class Source(NamedTuple):
+    """Filters as lists of conjunctions, those as lists of constraints: what an index is built from."""
+
+    blob: Array  # the constraints, one after another
+    starts: Array
+    members: Array  # the constraints of all conjunctions
+    conjunction_starts: Array
+    conjunctions: Array  # the conjunctions of all filters
+    filter_starts: Array
+
+    @property
+    def size(self) -> int:
+        return len(self.filter_starts) - 1
+
+
+class Rows(NamedTuple):
+    """Conjunctions compiled to tests."""
+
+    conjunction: Array
+    starts: Array
+    tests: Array
+
+    @property
+    def size(self) -> int:
+        return len(self.conjunction)
+
+
+class Edges(NamedTuple):
+    """The distinct intervals of all rows, in the order in which groups hold them."""
+
+    of_test: Array  # -1 where a test is no interval
+    table: Array  # dimension, low, high, class
+    score: Array
+    estimate: Array
+
+    @property
+    def size(self) -> int:
+        return len(self.table)
+
+
+class Tree(NamedTuple):
+    low: Array
+    high: Array
+    row: Array
+    own: Array
+    group: Array
+    groups: Array
+    row_order: Array
+    row_depth: Array
+
+
+class Grams(NamedTuple):
+    slots: Array
+    hashes: Array
+    starts: Array
+    patterns: Array
+    literal_places: Array
+    literal_blob: Array
+    sizes: Array
+
+
+def slots_for(count: int) -> Array:
+    """An empty hash table for so many."""
+    return np.full(1 << max(3, (2 * count).bit_length()), -1, I32)
+
+
+# --- sources ------------------------------------------------------------------------------------
+
+
+def ingested(buffer: Array, filters: int) -> Source:
+    """Filters from a msgpack array of them."""
+    most = len(buffer) // _CONSTRAINT_BYTES_MIN + 1
+    blob, starts = np.empty(len(buffer) + 1, np.uint8), np.zeros(most + 1, I64)
+    members, hashes = np.empty(most, I32), np.empty(most, I32)
+    conjunction_starts = np.zeros(len(buffer) // _CONJUNCTION_BYTES_MIN + 2, I64)
+    filter_starts, state = np.zeros(filters + 1, I64), np.zeros(8, I64)
+    ki.ingest(buffer, blob, starts, hashes, slots_for(most), state, members, conjunction_starts, filter_starts)
+    count = int(state[ki.ALTERNATIVES])
+    return Source(
+        blob[: state[ki.BLOB]],
+        starts[: state[ki.CONSTRAINTS] + 1],
+        members[: state[ki.MEMBERS]],
+        conjunction_starts[: count + 1],
+        np.arange(count, dtype=I32),
+        filter_starts,
+    )
+
+
+def chosen(source: Source, numbers: Array) -> Source:
+    """Some filters of a source, in the given order; conjunctions and constraints nobody uses go."""
+    sizes = np.diff(source.filter_starts)[numbers]
+    filter_starts, conjunctions = np.zeros(len(numbers) + 1, I64), np.empty(int(sizes.sum()), I32)
+    kids.gather_lists(source.conjunctions, source.filter_starts, numbers, conjunctions, filter_starts)
+    used, conjunctions = _renumbered(conjunctions, len(source.conjunction_starts) - 1)
+    sizes = np.diff(source.conjunction_starts)[used]
+    conjunction_starts, members = np.zeros(len(used) + 1, I64), np.empty(int(sizes.sum()), I32)
+    kids.gather_lists(source.members, source.conjunction_starts, used, members, conjunction_starts)
+    used, members = _renumbered(members, len(source.starts) - 1)
+    sizes = np.diff(source.starts)[used]
+    starts, blob = np.zeros(len(used) + 1, I64), np.empty(int(sizes.sum()), np.uint8)
+    kids.gather_bytes(source.blob, source.starts, used, blob, starts)
+    return Source(blob, starts, members, conjunction_starts, conjunctions, filter_starts)
+
+
+def _renumbered(values: Array, count: int) -> tuple[Array, Array]:
+    """Which numbers below `count` are used, and the values as places among those."""
+    is_used = np.zeros(count, bool)
+    is_used[values] = True
+    return np.flatnonzero(is_used), (np.cumsum(is_used) - 1)[values].astype(I32)
+
+
+def merged(sources: list[Source]) -> Source:
+    """The filters of several sources, one after another; equal constraints become one."""
+    most = sum(len(source.starts) - 1 for source in sources)
+    blob = np.empty(sum(len(source.blob) for source in sources) + 1, np.uint8)
+    starts, hashes, slots, state = np.zeros(most + 1, I64), np.empty(most, I32), slots_for(most), np.zeros(8, I64)
+    members, conjunctions, ends, filter_ends = [], [], [np.zeros(1, I64)], [np.zeros(1, I64)]
+    lists, listed, filtered = 0, 0, 0
+    for source in sources:
+        number_of = np.empty(len(source.starts) - 1, I32)
+        ki.absorb(source.blob, source.starts, blob, starts, hashes, slots, state, number_of)
+        members.append(number_of[source.members])
+        conjunctions.append(source.conjunctions + I32(lists))
+        ends.append(source.conjunction_starts[1:] + listed)
+        filter_ends.append(source.filter_starts[1:] + filtered)
+        lists, listed = lists + len(source.conjunction_starts) - 1, listed + len(source.members)
+        filtered += len(source.conjunctions)
+    return Source(
+        blob[: state[ki.BLOB]],
+        starts[: state[ki.CONSTRAINTS] + 1],
+        np.concatenate(members),
+        np.concatenate(ends),
+        np.concatenate(conjunctions),
+        np.concatenate(filter_ends),
+    )
+
+
+def deduplicated(source: Source) -> Source:
+    """The same filters with equal conjunctions stored once."""
+    lists = len(source.conjunction_starts) - 1
+    firsts, number_of = np.empty(lists, I64), np.empty(lists, I32)
+    hashes = np.empty(lists, I64)
+    count = ki.intern_lists(source.members, source.conjunction_starts, slots_for(lists), hashes, firsts, number_of)
+    firsts = firsts[:count]
+    starts, members = np.zeros(count + 1, I64), np.empty(len(source.members), I32)
+    kids.gather_lists(source.members, source.conjunction_starts, firsts, members, starts)
+    return source._replace(
+        members=members[: starts[-1]].copy(),
+        conjunction_starts=starts,
+        conjunctions=number_of[source.conjunctions],
+        blob=source.blob.copy(),
+        starts=source.starts.copy(),
+    )
+
+
+# --- building -----------------------------------------------------------------------------------
+
+
+def built(source: Source) -> tuple[Tables, Array]:
+    """The tables of a deduplicated source, and its filters in the order in which they are numbered."""
+    constraints = len(source.starts) - 1
+    names, parsed = np.empty((constraints, 2), I64), np.zeros((constraints, ki.C_COLUMNS), I64)
+    attributes = ki.parse_constraints(source.blob, source.starts, slots_for(constraints), names, parsed)
+    names = names[:attributes].copy()
+    attribute_slots = slots_for(attributes)
+    ki.fill_name_slots(source.blob, names, attribute_slots)
+    cuts = cuts_of(source.blob, parsed, attributes)
+    set_starts, set_pool = _sets(source.blob, parsed, cuts)
+    rows = _rows(source, parsed, cuts, set_starts, set_pool)
+    edges = _edges(rows.tests, cuts.sections)
+    kind = rows.tests[:, 0] & kc.KIND_MASK
+    pattern_rows = _pattern_rows(source.blob, parsed, rows.tests, kind)
+    kt.order_tests(rows.starts, rows.tests, edges.of_test, edges.score, edges.estimate, pattern_rows, edges.size)
+    tree = _tree(rows, edges, LEAF_ROWS, SCAN_EDGES)
+    row_tests, tests = _remaining_tests(rows, edges, tree)
+    kt.mark_flat(tree.groups, tree.row, tree.own, tree.group, row_tests)
+    grams = _grams(source.blob, parsed, tree)
+    numbered, row_runs, row_shared, shared = _numbering(source, rows, tree.row_order)
+    has_patterns = bool(np.isin(kind, _PATTERN_KINDS).any())
+    return (
+        Tables(
+            blob=source.blob,
+            attribute_slots=attribute_slots,
+            attributes=_attribute_table(names, cuts, grams),
+            sections=cuts.sections,
+            number_int=cuts.number_int,
+            number_float=cuts.number_float,
+            number_exact=cuts.number_exact,
+            time_keys=cuts.time_keys,
+            string_starts=cuts.string_starts,
+            string_keys=cuts.string_keys,
+            string_places=cuts.string_places,
+            string_blob=cuts.string_blob,
+            node_low=tree.low,
+            node_high=tree.high,
+            node_row=tree.row,
+            node_own=tree.own,
+            node_group=tree.group,
+            groups=tree.groups,
+            row_tests=row_tests,
+            tests=tests,
+            row_runs=row_runs,
+            row_shared=row_shared,
+            shared=shared,
+            set_pool=set_pool,
+            pattern_places=parsed[:, [ki.C_START, ki.C_COUNT]].copy() if has_patterns else np.zeros((0, 2), I64),
+            gram_slots=grams.slots,
+            gram_hashes=grams.hashes,
+            gram_starts=grams.starts,
+            gram_patterns=grams.patterns,
+            literal_places=grams.literal_places,
+            literal_blob=grams.literal_blob,
+        ),
+        numbered,
+    )
+
+
+_PATTERN_KINDS = (kc.T_SUBSTRING, kc.T_GLOB, kc.T_NOT_SUBSTRING, kc.T_NOT_GLOB)
+
+
+def _attribute_table(names: Array, cuts: Cuts, grams: Grams) -> Array:
+    count = len(names)
+    found = np.zeros((count + 1, A_COLUMNS), I64)
+    found[:count, :2] = names
+    found[:, A_NUMBERS] = cuts.number_starts
+    found[:count, A_NUMBERS_INT_END] = cuts.number_int_ends
+    found[:, A_TIMES] = cuts.time_starts
+    found[:, A_REVERSED] = cuts.reversed_of
+    np.bitwise_or.at(found[:, A_PATTERNS], grams.literal_places[:, 2], np.left_shift(1, grams.sizes))
+    return found
+
+
+def _sets(blob: Array, parsed: Array, cuts: Cuts) -> tuple[Array, Array]:
+    """The ranks of every `in`."""
+    starts = np.zeros(len(parsed) + 1, I64)
+    pool = np.empty(int(parsed[parsed[:, ki.C_OPERATOR] == ki.IN, ki.C_COUNT].sum()), I32)
+    if len(pool):
+        cut = (cuts.number_cut, cuts.time_cut, cuts.string_cut)
+        kc.list_sets(blob, parsed, cuts.first_cut, cuts.sections, *cut, starts, pool)
+    return starts, pool
+
+
+def _rows(source: Source, parsed: Array, cuts: Cuts, set_starts: Array, set_pool: Array) -> Rows:
+    most = int(np.diff(source.conjunction_starts).max(initial=0))
+    dimensions = len(cuts.sections)
+    room = (
+        np.full(dimensions, -1, I64),
+        np.full(dimensions, -1, I64),
+        np.empty(2 * most + 1, I64),
+        np.empty((3 * most + 1, 3), I64),
+    )
+    given = (source.members, source.conjunction_starts, source.blob, parsed, cuts.first_cut, cuts.sections)
+    fixed = (*given, cuts.reversed_of, cuts.number_cut, cuts.time_cut, cuts.string_cut, set_starts, set_pool, *room)
+    used = np.zeros(2, I64)
+    kc.compile_rows(*fixed, False, np.empty(0, I32), np.empty(0, I64), np.empty((0, 3), I32), used)
+    rows, tests = int(used[kc.ROWS]), int(used[kc.TESTS])
+    found = Rows(np.empty(rows, I32), np.zeros(rows + 1, I64), np.empty((tests, 3), I32))
+    used[:] = 0
+    kc.compile_rows(*fixed, True, *found, used)
+    return found
+
+
+# --- edges --------------------------------------------------------------------------------------
+
+
+def _edges(tests: Array, sections: Array) -> Edges:
+    of_test, intervals = np.empty(len(tests), I64), np.empty((len(tests), 3), I32)
+    count = kt.intern_intervals(tests, slots_for(len(tests)), intervals, of_test)
+    intervals = intervals[:count].astype(I64)
+    found = _classes(intervals, sections)
+    is_upto = (found >= kt.UPTO_FIRST) & (found < kt.RANGE)
+    primary = np.where(is_upto, intervals[:, 2], intervals[:, 1])
+    order = np.lexsort((intervals[:, 2], primary, found, intervals[:, 0]))
+    place = np.full(count + 1, -1, I64)  # the last one stands for "no interval", number -1
+    place[order] = np.arange(count)
+    of_test = place[of_test]
+    table = np.column_stack((intervals[:, 0] >> kc.KIND_BITS, intervals[:, 1], intervals[:, 2], found))[order]
+    estimate = _estimates(of_test, table, sections)
+    shared = np.bincount(of_test[of_test >= 0], minlength=count) >= SHARED_ROWS_MIN
+    is_late = (table[:, 3] != kt.POINT) & ~shared
+    bucket = np.log2(estimate + 1).astype(I64)
+    score = (is_late.astype(I64) << 56) | (bucket << 48) | np.arange(count)
+    return Edges(of_test, table, score, estimate.astype(I64))
+
+
+def _classes(intervals: Array, sections: Array) -> Array:
+    """The class of each interval: a point; from a low to the end of a section; from its beginning up to a high;
+    or a range by its width. See `kernels_tree.py`."""
+    low, high = intervals[:, 1], intervals[:, 2]
+    mine = sections[intervals[:, 0] >> kc.KIND_BITS]
+    is_reversed = mine[:, kc.STRING_BASE] == 0
+    times, strings = mine[:, kc.TIME_BASE], mine[:, kc.STRING_BASE]
+    first = (np.where(is_reversed, -1, kr.BOOLEAN_RANKS), np.where(is_reversed, -1, times), strings)
+    last = (np.where(is_reversed, -1, times - 1), np.where(is_reversed, -1, strings - 1), mine[:, kc.RANK_LAST])
+    found = kt.RANGE + np.log2(high - low + 1.0).astype(I64)
+    for section in range(3):
+        found[low == first[section]] = kt.UPTO_FIRST + section
+    for section in range(3):
+        found[high == last[section]] = kt.FROM_FIRST + section
+    found[low == high] = kt.POINT
+    return found
+
+
+def _estimates(of_test: Array, table: Array, sections: Array) -> Array:
+    """How many rows a notification may meet that satisfies an interval: notifications are taken to be like
+    subscriptions, which is where both come from the same people."""
+    popular = np.bincount(of_test[of_test >= 0], minlength=len(table))
+    in_dimension = np.bincount(table[:, 0], weights=popular, minlength=len(sections))
+    share = (table[:, 2] - table[:, 1] + 1) / (sections[table[:, 0], kc.RANK_LAST] + 1)
+    return np.where(table[:, 3] == kt.POINT, popular, in_dimension[table[:, 0]] * share)
+
+
+def _pattern_rows(blob: Array, parsed: Array, tests: Array, kind: Array) -> Array:
+    """By constraint, in how many rows it is a pattern with a literal to look for."""
+    is_pattern = (kind == kc.T_SUBSTRING) | (kind == kc.T_GLOB)
+    found = np.bincount(tests[is_pattern, 1], minlength=len(parsed))
+    patterns = np.flatnonzero(found)
+    if len(patterns):
+        has_literal = np.empty(len(patterns), I64)
+        kg.has_literal(blob, parsed, patterns, has_literal)
+        found[patterns[has_literal == 0]] = 0
+    return found
+
+
+# --- tree ---------------------------------------------------------------------------------------
+
+
+def _tree(rows: Rows, edges: Edges, leaf_rows: int, scan_edges: int) -> Tree:
+    depth_max = int(np.diff(rows.starts).max(initial=0))
+    room = rows.size + (depth_max + 1) * (rows.size // (leaf_rows + 1) + 1) + 2
+    low, high, row, own, end, group = (np.zeros(room, I32) for _ in range(6))
+    groups, row_order = np.zeros((room, kt.G_COLUMNS), I32), np.arange(rows.size)
+    row_depth, room_rows, keys = np.zeros(rows.size, I32), np.empty(rows.size, I64), np.empty(rows.size, I64)
+    end[0] = rows.size
+    used = np.array([1, 0], I64)
+    first, last, depth = 0, 1, 0
+    while first < last:
+        count = kt.gather_level(
+            first, last, row, end, leaf_rows, row_order, rows.starts, edges.of_test, depth, room_rows, keys
+        )
+        by_key = np.argsort(keys[:count], kind="stable")
+        kt.scatter_level(first, last, row, end, leaf_rows, room_rows[:count][by_key], row_order)
+        level = (first, last, leaf_rows, scan_edges, depth, keys[:count][by_key], edges.table, edges.size)
+        kt.split_level(*level, low, high, row, own, end, group, groups, row_depth, used)
+        first, last, depth = last, int(used[kt.NODES]), depth + 1
+    count, group_count = int(used[kt.NODES]), int(used[kt.GROUPS])
+    group[count] = group_count
+    groups[group_count, kt.G_NODE] = count
+    kept = (low[:count].copy(), high[:count].copy(), row[:count].copy(), own[:count].copy(), group[: count + 1].copy())
+    return Tree(*kept, groups[: group_count + 1].copy(), row_order, row_depth)
+
+
+def _remaining_tests(rows: Rows, edges: Edges, tree: Tree) -> tuple[Array, Array]:
+    """What is left to verify of each row, in the tree's order."""
+    starts = np.zeros(rows.size + 1, I32)
+    fixed = (tree.row_order, tree.row_depth, rows.starts, rows.tests, edges.of_test, edges.size)
+    tests = np.empty((kt.write_rows(*fixed, False, starts, rows.tests[:0]), 3), I32)
+    kt.write_rows(*fixed, True, starts, tests)
+    return starts, tests
+
+
+def _grams(blob: Array, parsed: Array, tree: Tree) -> Grams:
+    """The grams of the patterns that lead out of the root."""
+    nodes = np.arange(0)
+    last = int(tree.group[1]) - 1 if len(tree.low) > 1 else -1
+    if last >= 0 and tree.groups[last, kt.G_CLASS] == kt.PATTERN:
+        nodes = np.arange(tree.groups[last, kt.G_NODE], tree.groups[last + 1, kt.G_NODE])
+    constraints = tree.low[nodes].astype(I64)
+    count = len(nodes)
+    places, blob_size = np.empty((count, 3), I64), int(parsed[constraints, ki.C_COUNT].sum())
+    literals = np.empty(blob_size, np.uint8)
+    size = kg.list_literals(blob, parsed, constraints, places, literals)
+    hashes, offsets, sizes = np.empty(count, I64), np.empty(count, I64), np.empty(count, I64)
+    seen = np.zeros(1 << max(3, (2 * size).bit_length()), I32)
+    kg.choose_grams(places, literals, seen, hashes, offsets, sizes)
+    order = np.argsort(hashes, kind="stable")
+    fresh, _ = distinct(order, hashes)
+    unique = hashes[order][fresh]
+    slots = slots_for(len(unique))
+    kg.fill_slots(unique, slots)
+    starts = np.append(np.flatnonzero(fresh), count).astype(I32)
+    patterns = np.column_stack((order, offsets[order], nodes[order])).astype(I32)
+    return Grams(slots, unique.astype(I32), starts, patterns, places, literals[:size].copy(), sizes)
+
+
+# --- numbering ----------------------------------------------------------------------------------
+
+
+def _numbering(source: Source, rows: Rows, row_order: Array) -> tuple[Array, Array, Array, Array]:
+    """Filters of one row in the order of rows, then the others, which rows share; and what each row has."""
+    conjunctions = len(source.conjunction_starts) - 1
+    place = np.empty(rows.size, I64)
+    place[row_order] = np.arange(rows.size)
+    row_of = np.zeros(conjunctions, I64)
+    row_of[rows.conjunction] = place
+    has_one_row = np.bincount(rows.conjunction, minlength=conjunctions) == 1
+    first = source.filter_starts[:-1]
+    is_sole = np.diff(source.filter_starts) == 1
+    is_sole[is_sole] = has_one_row[source.conjunctions[first[is_sole]]]
+    sole, others = np.flatnonzero(is_sole), np.flatnonzero(~is_sole)
+    their_row = row_of[source.conjunctions[first[sole]]]
+    numbered = np.concatenate((sole[np.argsort(their_row, kind="stable")], others))
+    runs = starts_of(their_row, rows.size).astype(I32)
+    row_shared, shared = _shared(source, rows, place, others, len(sole))
+    return numbered, runs, row_shared, shared
+
+
+def _shared(source: Source, rows: Rows, place: Array, others: Array, base: int) -> tuple[Array, Array]:
+    """By row, the numbers of the filters that have several rows."""
+    if not len(others):
+        return np.zeros(0, I32), np.zeros(0, I32)
+    number, conjunction = _expanded(np.arange(base, base + len(others)), source.filter_starts, others)
+    conjunction = source.conjunctions[conjunction]
+    by_conjunction = np.argsort(rows.conjunction, kind="stable")
+    row_starts = starts_of(rows.conjunction, len(source.conjunction_starts) - 1)
+    number, row = _expanded(number, row_starts, conjunction)
+    row = place[by_conjunction[row]]
+    return starts_of(row, rows.size).astype(I32), number[np.lexsort((number, row))].astype(I32)
+
+
+def _expanded(labels: Array, starts: Array, chosen_lists: Array) -> tuple[Array, Array]:
+    """Every place within the chosen lists, with the label of its list."""
+    sizes = np.diff(starts)[chosen_lists]
+    offset = np.repeat(starts[:-1][chosen_lists] - (np.cumsum(sizes) - sizes), sizes)
+    return np.repeat(labels, sizes), offset + np.arange(len(offset))

@@ -1,0 +1,272 @@
+"""Kernels that compile conjunctions to rows of tests over ranks.
+
+A test is three int32: `dimension * 16 + kind`, and two operands. IN tests (a closed interval of ranks) can be
+indexed; the others are verified on candidates. A conjunction becomes one row, or, where only `x in (…)` could
+index it, one row for each value.
+"""
+
+# mypy: disable-error-code="return-value, no-any-return, arg-type"
+# Numpy's integers are the ints of a kernel.
+# A call that passes a dozen arrays reads better packed than with one argument to a line.
+# fmt: off
+# ruff: noqa: PLR1714, SIM109 -- plain comparisons compile to the plainest code
+
+from __future__ import annotations
+
+from catchment.matching.kernels_bytes import BOOL, FLOAT, INT, STRING, TIME, Bytes, Ints, kernel, read_object
+from catchment.matching.kernels_ingest import (
+    ABSENT,
+    ANY_KIND,
+    C_ATTRIBUTE,
+    C_COUNT,
+    C_KEY,
+    C_KIND,
+    C_OPERATOR,
+    C_START,
+    C_TYPE,
+    EQ,
+    GE,
+    GLOB,
+    GT,
+    IN,
+    LE,
+    LT,
+    NE,
+    NOT,
+    PREFIX,
+    SUBSTRING,
+    SUFFIX,
+)
+from catchment.matching.kernels_rank import BOOLEAN_RANKS, literal_ends
+
+T_IN, T_OUT, T_SET, T_TYPE, T_SUBSTRING, T_GLOB, T_NOT_SUBSTRING, T_NOT_GLOB, T_ABSENT = 0, 1, 2, 3, 4, 5, 6, 7, 8
+KIND_BITS = 4
+KIND_MASK = 15
+# Columns of `sections`, a row for each dimension.
+TIME_BASE, STRING_BASE, RANK_LAST, SECTION_COLUMNS = 0, 1, 2, 3
+# Places in `used`.
+ROWS, TESTS = 0, 1
+
+
+@kernel
+def section_of(kind: int, sections: Ints, attribute: int) -> tuple[int, int]:
+    """First and last rank of the values that fit a kind."""
+    if kind == STRING:
+        return sections[attribute, STRING_BASE], sections[attribute, RANK_LAST]
+    if kind == ANY_KIND:
+        return 0, sections[attribute, RANK_LAST]
+    if kind == BOOL:
+        return 0, BOOLEAN_RANKS - 1
+    if kind == TIME:
+        return sections[attribute, TIME_BASE], sections[attribute, STRING_BASE] - 1
+    return BOOLEAN_RANKS, sections[attribute, TIME_BASE] - 1
+
+
+@kernel
+def rank_of_cut(
+    what: int, key: int, cut: int, attribute: int, sections: Ints, number_cut: Ints, time_cut: Ints, string_cut: Ints
+) -> int:
+    """The rank of the value that made a cut: cuts are numbered within their dimension and section."""
+    if what == BOOL:
+        return key
+    if what == STRING:
+        return sections[attribute, STRING_BASE] + 2 * string_cut[cut] + 1
+    if what == TIME:
+        return sections[attribute, TIME_BASE] + 2 * time_cut[cut] + 1
+    return BOOLEAN_RANKS + 2 * number_cut[cut] + 1
+
+
+@kernel
+def list_sets(
+    blob: Bytes, parsed: Ints, first_cut: Ints, sections: Ints, number_cut: Ints, time_cut: Ints, string_cut: Ints,
+    starts: Ints, pool: Ints
+) -> None:
+    """The ranks of every `in`, sorted: those of constraint i from `starts[i]` to `starts[i + 1]`."""
+    end = 0
+    for i in range(len(parsed)):
+        starts[i] = end
+        if parsed[i, C_OPERATOR] == IN:
+            at = parsed[i, C_START]
+            for member in range(parsed[i, C_COUNT]):
+                what, key, _, _, at = read_object(blob, at)
+                cut, attribute = first_cut[i, 0] + member, parsed[i, C_ATTRIBUTE]
+                rank = rank_of_cut(what, key, cut, attribute, sections, number_cut, time_cut, string_cut)
+                place = end
+                while place > starts[i] and pool[place - 1] > rank:
+                    pool[place] = pool[place - 1]
+                    place -= 1
+                pool[place] = rank
+                end += 1
+    starts[len(parsed)] = end
+
+
+@kernel
+def _put(tests: Ints, used: Ints, writing: bool, dimension: int, kind: int, a: int, b: int) -> None:
+    if writing:
+        tests[used[TESTS], 0] = (dimension << KIND_BITS) | kind
+        tests[used[TESTS], 1] = a
+        tests[used[TESTS], 2] = b
+    used[TESTS] += 1
+
+
+@kernel
+def _narrow(low: Ints, high: Ints, touched: Ints, count: int, dimension: int, first: int, last: int) -> int:
+    """Narrows the interval of a dimension, which it first opens if this row did not touch it; how many are open."""
+    if high[dimension] == -1:
+        low[dimension], high[dimension] = first, last
+        touched[count] = dimension
+        return count + 1
+    low[dimension] = max(low[dimension], first)
+    high[dimension] = min(high[dimension], last) if last >= 0 else 0
+    if high[dimension] < low[dimension]:
+        low[dimension], high[dimension] = 1, 0
+    return count
+
+
+@kernel
+def _compile_constraint(
+    i: int, blob: Bytes, parsed: Ints, first_cut: Ints, sections: Ints, reversed_of: Ints, number_cut: Ints,
+    time_cut: Ints, string_cut: Ints, set_starts: Ints, set_pool: Ints, low: Ints, high: Ints, touched: Ints,
+    opened: int, tests: Ints, used: Ints, writing: bool
+) -> int:
+    """Narrows intervals and adds the other tests of one constraint; how many dimensions the row touches."""
+    attribute, operator, kind = parsed[i, C_ATTRIBUTE], parsed[i, C_OPERATOR], parsed[i, C_KIND]
+    if operator == ABSENT:
+        _put(tests, used, writing, attribute, T_ABSENT, 0, 0)
+        return opened
+    first, last = section_of(kind, sections, attribute)
+    start, end = parsed[i, C_START], parsed[i, C_START] + parsed[i, C_COUNT]
+    plain = operator & (NOT - 1)
+    cut = first_cut[i, 0]
+    if plain < IN:
+        rank = rank_of_cut(
+            parsed[i, C_TYPE], parsed[i, C_KEY], cut, attribute, sections, number_cut, time_cut, string_cut
+        )
+        if operator == EQ or operator == GE:
+            first = rank
+        elif operator == GT:
+            first = rank + 1
+        if operator == EQ or operator == LE:
+            last = rank
+        elif operator == LT:
+            last = rank - 1
+        elif operator == NE:
+            _put(tests, used, writing, attribute, T_OUT, rank, rank)
+    elif operator == IN:
+        first, last = set_pool[set_starts[i]], set_pool[set_starts[i + 1] - 1]
+        _put(tests, used, writing, attribute, T_SET, set_starts[i], set_starts[i + 1])
+    elif plain == PREFIX and end > start:
+        below = sections[attribute, STRING_BASE] + 2 * string_cut[cut] + 1
+        above = sections[attribute, STRING_BASE] + 2 * string_cut[cut + 1]
+        if operator == PREFIX:
+            first, last = below, above
+        else:
+            _put(tests, used, writing, attribute, T_OUT, below, above)
+    elif plain == SUBSTRING:
+        _put(tests, used, writing, attribute, T_SUBSTRING if operator == plain else T_NOT_SUBSTRING, i, 0)
+    elif plain == GLOB:
+        _put(tests, used, writing, attribute, T_GLOB if operator == plain else T_NOT_GLOB, i, 0)
+        front, back = literal_ends(blob, start, end)
+        if operator == GLOB and front > start:
+            first = sections[attribute, STRING_BASE] + 2 * string_cut[cut] + 1
+            last = sections[attribute, STRING_BASE] + 2 * string_cut[cut + 1]
+        start = back
+    if (plain == SUFFIX or operator == GLOB) and end > start:
+        cut = first_cut[i, 1]
+        below, above = 2 * string_cut[cut] + 1, 2 * string_cut[cut + 1]
+        if operator & NOT:
+            _put(tests, used, writing, reversed_of[attribute], T_OUT, below, above)
+        else:
+            opened = _narrow(low, high, touched, opened, reversed_of[attribute], below, above)
+    if kind == INT or kind == FLOAT:
+        _put(tests, used, writing, attribute, T_TYPE, kind, 0)
+    if (operator == NOT + PREFIX or operator == NOT + SUFFIX) and parsed[i, C_COUNT] == 0:
+        first, last = 1, 0  # every string begins and ends with the empty one
+    return _narrow(low, high, touched, opened, attribute, first, last)
+
+
+@kernel
+def _set_to_spread(tests: Ints, start: int, end: int) -> int:
+    """Which SET test of a row to spread over rows, one for each value: the smallest; -1 without one."""
+    best, size = -1, 0
+    for t in range(start, end):
+        if tests[t, 0] & KIND_MASK == T_SET and (best < 0 or tests[t, 2] - tests[t, 1] < size):
+            best, size = t, tests[t, 2] - tests[t, 1]
+    return best
+
+
+@kernel
+def compile_rows(
+    members: Ints, conjunction_starts: Ints, blob: Bytes, parsed: Ints, first_cut: Ints, sections: Ints,
+    reversed_of: Ints, number_cut: Ints, time_cut: Ints, string_cut: Ints, set_starts: Ints, set_pool: Ints,
+    low: Ints, high: Ints, touched: Ints, scratch: Ints, writing: bool, row_conjunction: Ints, row_starts: Ints,
+    tests: Ints, used: Ints
+) -> None:
+    """Rows and tests of all conjunctions; counted first (`writing` false), then written. A contradiction has none."""
+    for c in range(len(conjunction_starts) - 1):
+        used_before, opened = used[TESTS], 0
+        used[TESTS] = 0
+        for m in range(conjunction_starts[c], conjunction_starts[c + 1]):
+            opened = _compile_constraint(
+                members[m],
+                blob,
+                parsed,
+                first_cut,
+                sections,
+                reversed_of,
+                number_cut,
+                time_cut,
+                string_cut,
+                set_starts,
+                set_pool,
+                low,
+                high,
+                touched,
+                opened,
+                scratch,
+                used,
+                True,
+            )
+        others = used[TESTS]
+        used[TESTS] = used_before
+        possible, has_point = True, False
+        for t in range(opened):
+            possible = possible and low[touched[t]] <= high[touched[t]]
+            has_point = has_point or low[touched[t]] == high[touched[t]]
+        spread = -1 if has_point or not possible else _set_to_spread(scratch, 0, others)
+        if possible:
+            _write_rows(
+                c, spread, others, scratch, set_pool, low, high, touched, opened, writing, row_conjunction,
+                row_starts, tests, used
+            )
+        for t in range(opened):
+            high[touched[t]] = -1
+
+
+@kernel
+def _write_rows(
+    conjunction: int, spread: int, others: int, scratch: Ints, set_pool: Ints, low: Ints, high: Ints, touched: Ints,
+    opened: int, writing: bool, row_conjunction: Ints, row_starts: Ints, tests: Ints, used: Ints
+) -> None:
+    dimension = scratch[spread, 0] >> KIND_BITS if spread >= 0 else -1
+    first = scratch[spread, 1] if spread >= 0 else 0
+    last = scratch[spread, 2] if spread >= 0 else 1
+    for s in range(first, last):
+        rank = set_pool[s] if spread >= 0 else -1
+        if spread >= 0 and ((s > first and set_pool[s - 1] == rank) or rank < low[dimension] or rank > high[dimension]):
+            continue
+        if writing:
+            row_conjunction[used[ROWS]] = conjunction
+        for t in range(opened):
+            d = touched[t]
+            if d == dimension:
+                _put(tests, used, writing, d, T_IN, rank, rank)
+            else:
+                _put(tests, used, writing, d, T_IN, low[d], high[d])
+        for t in range(others):
+            if t != spread:
+                code = scratch[t, 0]
+                _put(tests, used, writing, code >> KIND_BITS, code & KIND_MASK, scratch[t, 1], scratch[t, 2])
+        used[ROWS] += 1
+        if writing:
+            row_starts[used[ROWS]] = used[TESTS]

@@ -1,0 +1,256 @@
+"""Kernels that take filters in: each distinct constraint and each distinct conjunction is stored once.
+
+A filter arrives as msgpack: an array of conjunctions `{"constraints": [...]}`, each constraint
+`{"name", "operator", "value", "kind"}`. A stored constraint is the same without the field names:
+`[name, operator, value, kind]`.
+"""
+
+# mypy: disable-error-code="return-value, no-any-return, arg-type"
+# Numpy's integers are the ints of a kernel.
+# A call that passes a dozen arrays reads better packed than with one argument to a line.
+# fmt: off
+# ruff: noqa: SIM102 -- plain comparisons compile to the plainest code
+
+from __future__ import annotations
+
+import numpy as np
+
+from catchment.matching.kernels_bytes import (
+    ARRAY,
+    BOOL,
+    FLOAT,
+    HASH_FACTOR,
+    HASH_MASK,
+    INT,
+    STRING,
+    TIME,
+    Bytes,
+    Ints,
+    equal_bytes,
+    hash_bytes,
+    kernel,
+    read_object,
+    skip_object,
+)
+
+# Places in `state`: how much of each growing table is in use.
+CONSTRAINTS, BLOB, ALTERNATIVES, MEMBERS, FILTERS = 0, 1, 2, 3, 4
+
+# Operators and kinds as numbers. ANY_KIND and NUMBER follow the five types.
+EQ, NE, LT, LE, GT, GE, IN, PREFIX, SUFFIX, SUBSTRING, GLOB, PRESENT, ABSENT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
+NOT = 16  # added to a string operator that is negated
+NUMBER, ANY_KIND = 6, 7
+
+# Columns of a parsed constraint.
+C_ATTRIBUTE, C_KIND, C_OPERATOR, C_TYPE, C_KEY, C_START, C_COUNT, C_COLUMNS = 0, 1, 2, 3, 4, 5, 6, 7
+
+
+@kernel
+def intern_tail(blob: Bytes, starts: Ints, hashes: Ints, slots: Ints, state: Ints, end: int) -> int:
+    """The number of the constraint just written at the blob's end; the bytes stay only if it is new."""
+    start, mask = state[BLOB], len(slots) - 1
+    found = hash_bytes(blob, start, end)
+    at = found & mask
+    while slots[at] >= 0:
+        known = slots[at]
+        if hashes[known] == found and starts[known + 1] - starts[known] == end - start:
+            if equal_bytes(blob, starts[known], blob, start, end - start):
+                return known
+        at = (at + 1) & mask
+    known = state[CONSTRAINTS]
+    slots[at] = known
+    hashes[known] = found
+    starts[known + 1] = end
+    state[CONSTRAINTS] = known + 1
+    state[BLOB] = end
+    return known
+
+
+@kernel
+def _copy(source: Bytes, start: int, end: int, target: Bytes, at: int) -> int:
+    for i in range(start, end):
+        target[at + i - start] = source[i]
+    return at + end - start
+
+
+@kernel
+def _copy_constraint(buffer: Bytes, at: int, blob: Bytes, end: int) -> tuple[int, int]:
+    """Appends the constraint at `at` without its field names; (position behind it, end of the blob)."""
+    _, fields, _, _, at = read_object(buffer, at)
+    blob[end] = 0x90 + fields
+    end += 1
+    for _field in range(fields):
+        _, _, _, _, value = read_object(buffer, at)
+        at = skip_object(buffer, value)
+        end = _copy(buffer, value, at, blob, end)
+    return at, end
+
+
+@kernel
+def ingest(
+    buffer: Bytes, blob: Bytes, starts: Ints, hashes: Ints, slots: Ints, state: Ints, members: Ints,
+    alternative_starts: Ints, filter_starts: Ints
+) -> None:
+    """Filters of one msgpack array, appended to the tables."""
+    _, filters, _, _, at = read_object(buffer, 0)
+    for _filter in range(filters):
+        _, alternatives, _, _, at = read_object(buffer, at)
+        for _alternative in range(alternatives):
+            _, _, _, _, at = read_object(buffer, at)  # {"constraints": …}
+            at = skip_object(buffer, at)
+            _, constraints, _, _, at = read_object(buffer, at)
+            for _constraint in range(constraints):
+                at, end = _copy_constraint(buffer, at, blob, state[BLOB])
+                members[state[MEMBERS]] = intern_tail(blob, starts, hashes, slots, state, end)
+                state[MEMBERS] += 1
+            state[ALTERNATIVES] += 1
+            alternative_starts[state[ALTERNATIVES]] = state[MEMBERS]
+        state[FILTERS] += 1
+        filter_starts[state[FILTERS]] = state[ALTERNATIVES]
+
+
+@kernel
+def absorb(
+    other_blob: Bytes, other_starts: Ints, blob: Bytes, starts: Ints, hashes: Ints, slots: Ints, state: Ints,
+    number_of: Ints
+) -> None:
+    """Takes over another table of constraints; `number_of` maps its numbers to ours."""
+    for i in range(len(other_starts) - 1):
+        end = _copy(other_blob, other_starts[i], other_starts[i + 1], blob, state[BLOB])
+        number_of[i] = intern_tail(blob, starts, hashes, slots, state, end)
+
+
+@kernel
+def intern_lists(members: Ints, starts: Ints, slots: Ints, hashes: Ints, firsts: Ints, number_of: Ints) -> int:
+    """Numbers equal lists alike: `firsts[number]` is the first list with that number. How many there are."""
+    count, mask = 0, len(slots) - 1
+    for i in range(len(starts) - 1):
+        start, length = starts[i], starts[i + 1] - starts[i]
+        found = np.int64(length)
+        for j in range(start, start + length):
+            found = (found * HASH_FACTOR + np.int64(members[j])) & HASH_MASK
+        found ^= found >> 15
+        at = found & mask
+        number = -1
+        while slots[at] >= 0 and number < 0:
+            known = slots[at]
+            other = starts[firsts[known]]
+            same = hashes[known] == found and starts[firsts[known] + 1] - other == length
+            j = 0
+            while same and j < length:
+                same = members[other + j] == members[start + j]
+                j += 1
+            if same:
+                number = known
+            at = (at + 1) & mask
+        if number < 0:
+            number = count
+            slots[at] = count
+            hashes[count] = found
+            firsts[count] = i
+            count += 1
+        number_of[i] = number
+    return count
+
+
+# --- parsing ------------------------------------------------------------------------------------
+
+
+@kernel
+def _operator(buffer: Bytes, start: int, length: int) -> int:
+    first = buffer[start]
+    if first == 110:  # not …
+        return NOT + _operator_word(buffer, start + 4, length - 4)
+    if first == 61:
+        return EQ
+    if first == 33:
+        return NE
+    if first == 60:
+        return LT if length == 1 else LE
+    if first == 62:
+        return GT if length == 1 else GE
+    return _operator_word(buffer, start, length)
+
+
+@kernel
+def _operator_word(buffer: Bytes, start: int, length: int) -> int:
+    first = buffer[start]
+    if first == 105:
+        return IN
+    if first == 112:
+        return PREFIX
+    if first == 103:
+        return GLOB
+    if first == 97:
+        return PRESENT if length == 3 else ABSENT
+    return SUFFIX if length == 6 else SUBSTRING
+
+
+@kernel
+def _kind(buffer: Bytes, start: int) -> int:
+    first = buffer[start]
+    if first == 115:
+        return STRING
+    if first == 110:
+        return NUMBER
+    if first == 105:
+        return INT
+    if first == 102:
+        return FLOAT
+    if first == 98:
+        return BOOL
+    return TIME if first == 116 else ANY_KIND
+
+
+@kernel
+def attribute_number(buffer: Bytes, start: int, length: int, slots: Ints, names: Ints, count: int) -> int:
+    """The number of an attribute name, `count` when it is new."""
+    mask = len(slots) - 1
+    at = hash_bytes(buffer, start, start + length) & mask
+    while slots[at] >= 0:
+        known = slots[at]
+        if names[known, 1] == length and equal_bytes(buffer, names[known, 0], buffer, start, length):
+            return known
+        at = (at + 1) & mask
+    slots[at] = count
+    names[count, 0] = start
+    names[count, 1] = length
+    return count
+
+
+@kernel
+def fill_name_slots(blob: Bytes, names: Ints, slots: Ints) -> None:
+    """Makes distinct names findable by their bytes."""
+    mask = len(slots) - 1
+    for number in range(len(names)):
+        at = hash_bytes(blob, names[number, 0], names[number, 0] + names[number, 1]) & mask
+        while slots[at] >= 0:
+            at = (at + 1) & mask
+        slots[at] = number
+
+
+@kernel
+def parse_constraints(blob: Bytes, starts: Ints, slots: Ints, names: Ints, parsed: Ints) -> int:
+    """Columns of every constraint; how many attributes there are."""
+    count = 0
+    for i in range(len(starts) - 1):
+        _, _, _, _, at = read_object(blob, starts[i])
+        _, _, start, length, at = read_object(blob, at)
+        number = attribute_number(blob, start, length, slots, names, count)
+        count = max(count, number + 1)
+        _, _, start, length, at = read_object(blob, at)
+        parsed[i, C_ATTRIBUTE] = number
+        parsed[i, C_OPERATOR] = _operator(blob, start, length)
+        what, key, start, length, behind = read_object(blob, at)
+        if what == ARRAY:
+            parsed[i, C_START] = behind
+            parsed[i, C_COUNT] = key
+        else:
+            parsed[i, C_TYPE] = what
+            parsed[i, C_KEY] = key
+            parsed[i, C_START] = start
+            parsed[i, C_COUNT] = length
+        at = skip_object(blob, at)
+        _, _, start, _, _ = read_object(blob, at)
+        parsed[i, C_KIND] = _kind(blob, start)
+    return count

@@ -1,0 +1,468 @@
+"""The kernel that matches: ranks of a notification's values, then a walk down the tree.
+
+Subscriptions are numbered in the order of their rows, so the
+matches of a row, or of a run of rows, are consecutive numbers and nothing is looked up to write them.
+"""
+
+# mypy: disable-error-code="return-value, no-any-return, arg-type"
+# Numpy's integers are the ints of a kernel.
+# A call that passes a dozen arrays reads better packed than with one argument to a line.
+# fmt: off
+# ruff: noqa: PLR1714, SIM102, SIM109 -- plain comparisons compile to the plainest code
+
+from __future__ import annotations
+
+import numpy as np
+
+from catchment.matching.kernels_bytes import (
+    BOOL,
+    HASH_FACTOR,
+    HASH_MASK,
+    INT,
+    STRING,
+    TIME,
+    Bytes,
+    Ints,
+    equal_bytes,
+    hash_bytes,
+    holds_substring,
+    inlined,
+    kernel,
+    matches_glob,
+)
+from catchment.matching.kernels_compile import (
+    KIND_BITS,
+    KIND_MASK,
+    STRING_BASE,
+    T_ABSENT,
+    T_GLOB,
+    T_IN,
+    T_NOT_SUBSTRING,
+    T_OUT,
+    T_SET,
+    T_SUBSTRING,
+    T_TYPE,
+    TIME_BASE,
+)
+from catchment.matching.kernels_rank import BOOLEAN_RANKS, rank_in_keys, rank_of_number, rank_of_string
+from catchment.matching.kernels_tables import (
+    A_NAME,
+    A_NAME_LENGTH,
+    A_NUMBERS,
+    A_NUMBERS_INT_END,
+    A_PATTERNS,
+    A_REVERSED,
+    A_TIMES,
+    DEPTH,
+    FLOAT_EXACT,
+    FULL,
+    GRAM_SIZES,
+    GROUPING,
+    GROUPS_LEFT,
+    INT_EXACT,
+    PRESENT,
+    STAMP,
+    VERSION,
+    WRITTEN,
+    Entries,
+    Living,
+    Scratch,
+    Tables,
+)
+from catchment.matching.kernels_tree import (
+    FROM,
+    G_CLASS,
+    G_DIMENSION,
+    G_FLAT,
+    G_NODE,
+    PATTERN,
+    POINT,
+    RANGE,
+    SCAN,
+    UPTO,
+)
+
+
+@kernel
+def find_attribute(buffer: Bytes, start: int, length: int, slots: Ints, attributes: Ints, blob: Bytes) -> int:
+    mask = len(slots) - 1
+    at = hash_bytes(buffer, start, start + length) & mask
+    while slots[at] >= 0:
+        known = slots[at]
+        if attributes[known, A_NAME_LENGTH] == length:
+            if equal_bytes(blob, attributes[known, A_NAME], buffer, start, length):
+                return known
+        at = (at + 1) & mask
+    return -1
+
+
+@kernel
+def _holds_other(
+    kind: int, rank: int, a: int, b: int, entry: int, type_of: Ints, place_of: Ints, key_of: Ints, buffer: Bytes,
+    set_pool: Ints, pattern_places: Ints, blob: Bytes
+) -> bool:
+    """Whether a test that is not IN holds; `rank` is -1 for an absent value."""
+    if kind == T_ABSENT:
+        return rank < 0
+    if rank < 0:
+        return False
+    if kind == T_OUT:
+        return rank < a or rank > b
+    if kind == T_SET:
+        low, high = a, b
+        while low < high:
+            middle = (low + high) >> 1
+            if set_pool[middle] < rank:
+                low = middle + 1
+            else:
+                high = middle
+        return low < b and set_pool[low] == rank
+    if kind == T_TYPE:
+        return type_of[entry] == a
+    if type_of[entry] != STRING:
+        return False
+    start, end = place_of[entry], place_of[entry] + key_of[entry]
+    pattern, pattern_end = pattern_places[a, 0], pattern_places[a, 0] + pattern_places[a, 1]
+    if kind == T_SUBSTRING or kind == T_NOT_SUBSTRING:
+        return holds_substring(buffer, start, end, blob, pattern, pattern_end) == (kind == T_SUBSTRING)
+    return matches_glob(buffer, start, end, blob, pattern, pattern_end) == (kind == T_GLOB)
+
+
+@inlined
+def _rank_entries(x: Tables, s: Scratch, b: Entries, first: int, last: int) -> None:
+    """Ranks of the values of one notification, in `s.rank`."""
+    count = 0
+    for i in range(first, last):
+        attribute = b.attribute_of[b.name_of[i]]
+        if attribute < 0:
+            continue
+        what, key = b.type_of[i], b.key_of[i]
+        if what == STRING:
+            rank = x.sections[attribute, STRING_BASE]
+            low, high = x.string_starts[attribute], x.string_starts[attribute + 1]
+            start = b.place_of[i]
+            if high > low:
+                rank += rank_of_string(
+                    x.string_keys, x.string_places, x.string_blob, low, high, b.buffer, start, start + key
+                )
+            turned = x.attributes[attribute, A_REVERSED]
+            if turned >= 0:
+                for j in range(key):
+                    b.text[j] = b.buffer[start + key - 1 - j]
+                low, high = x.string_starts[turned], x.string_starts[turned + 1]
+                s.rank[turned] = rank_of_string(
+                    x.string_keys, x.string_places, x.string_blob, low, high, b.text, 0, key
+                )
+                s.present[count] = turned
+                count += 1
+        elif what == BOOL:
+            rank = key
+        elif what == TIME:
+            rank = x.sections[attribute, TIME_BASE] + rank_in_keys(
+                x.time_keys, x.attributes[attribute, A_TIMES], x.attributes[attribute + 1, A_TIMES], key
+            )
+        else:
+            low, high = x.attributes[attribute, A_NUMBERS], x.attributes[attribute + 1, A_NUMBERS]
+            if what == INT:
+                high = x.attributes[attribute, A_NUMBERS_INT_END]
+                rank = BOOLEAN_RANKS + rank_of_number(x.number_int, x.number_exact, INT_EXACT, low, high, key)
+            else:
+                rank = BOOLEAN_RANKS + rank_of_number(x.number_float, x.number_exact, FLOAT_EXACT, low, high, key)
+        s.rank[attribute] = rank
+        s.entry_of[attribute] = i
+        s.present[count] = attribute
+        count += 1
+    s.control[PRESENT] = count
+
+
+@inlined
+def _find_patterns(x: Tables, s: Scratch, b: Entries, stamp: int) -> None:
+    """Puts the nodes of all patterns whose literal stands in some string on the stack."""
+    mask = len(x.gram_slots) - 1
+    for p in range(s.control[PRESENT]):
+        attribute = s.present[p]
+        if attribute >= len(x.attributes) - 1 or x.attributes[attribute, A_PATTERNS] == 0:
+            continue
+        entry = s.entry_of[attribute]
+        if b.type_of[entry] != STRING:
+            continue
+        start, end = b.place_of[entry], b.place_of[entry] + b.key_of[entry]
+        for size in GRAM_SIZES:
+            if (x.attributes[attribute, A_PATTERNS] >> size) & 1 == 0:
+                continue
+            for at in range(start, end - size + 1):
+                found = np.int64(attribute * 16 + size)
+                for j in range(at, at + size):
+                    found = (found * HASH_FACTOR + np.int64(b.buffer[j])) & HASH_MASK
+                slot = (found ^ (found >> 15)) & mask
+                while x.gram_slots[slot] >= 0:
+                    gram = x.gram_slots[slot]
+                    if x.gram_hashes[gram] == found:
+                        _push_patterns(x, s, b, gram, attribute, at, start, end, stamp)
+                    slot = (slot + 1) & mask
+
+
+@inlined
+def _push_patterns(
+    x: Tables, s: Scratch, b: Entries, gram: int, attribute: int, at: int, start: int, end: int, stamp: int
+) -> None:
+    for i in range(x.gram_starts[gram], x.gram_starts[gram + 1]):
+        pattern = x.gram_patterns[i, 0]
+        if s.pattern_stamp[pattern] == stamp or x.literal_places[pattern, 2] != attribute:
+            continue
+        first, length = at - x.gram_patterns[i, 1], x.literal_places[pattern, 1]
+        if first < start or first + length > end:
+            continue
+        if equal_bytes(b.buffer, first, x.literal_blob, x.literal_places[pattern, 0], length):
+            s.pattern_stamp[pattern] = stamp
+            s.stack[s.control[DEPTH]] = x.gram_patterns[i, 2]
+            s.control[DEPTH] += 1
+
+
+@inlined
+def _emit(x: Tables, s: Scratch, v: Living, out: Ints, first_row: int, last_row: int, stamp: int) -> None:
+    """Writes the subscriptions of matching rows; sets FULL when `out` has no room."""
+    written = s.control[WRITTEN]
+    first, last = x.row_runs[first_row], x.row_runs[last_row]
+    if s.control[GROUPING]:
+        _emit_groups(x, s, v, out, first_row, last_row, stamp)
+        return
+    if written + last - first > len(out):
+        s.control[FULL] = 1
+        return
+    for i in range(last - first):
+        out[written + i] = first + i
+    written += last - first
+    if len(x.shared) > 0:
+        for i in range(x.row_shared[first_row], x.row_shared[last_row]):
+            number = x.shared[i]
+            which = number - x.row_runs[len(x.row_runs) - 1]
+            if s.shared_stamp[which] != stamp:
+                if written >= len(out):
+                    s.control[FULL] = 1
+                    return
+                s.shared_stamp[which] = stamp
+                out[written] = number
+                written += 1
+    s.control[WRITTEN] = written
+
+
+@inlined
+def _emit_group(s: Scratch, v: Living, out: Ints, number: int, stamp: int) -> None:
+    group = v.group_of[number]
+    if s.group_stamp[group] == stamp or (len(v.died) > 0 and v.died[number] <= s.control[VERSION]):
+        return
+    if s.control[WRITTEN] >= len(out):
+        s.control[FULL] = 1
+        return
+    s.group_stamp[group] = stamp
+    out[s.control[WRITTEN]] = group
+    s.control[WRITTEN] += 1
+    s.control[GROUPS_LEFT] -= 1
+
+
+@inlined
+def _emit_groups(x: Tables, s: Scratch, v: Living, out: Ints, first_row: int, last_row: int, stamp: int) -> None:
+    """Writes the groups of matching rows that are not yet written."""
+    for number in range(x.row_runs[first_row], x.row_runs[last_row]):
+        _emit_group(s, v, out, number, stamp)
+    if len(x.shared) > 0:
+        for i in range(x.row_shared[first_row], x.row_shared[last_row]):
+            _emit_group(s, v, out, x.shared[i], stamp)
+
+
+@inlined
+def _window(x: Tables, group: int, rank: int) -> tuple[int, int]:
+    """The edges of a group that may hold a rank: all of them do, except in SCAN and RANGE groups."""
+    first, last = np.int64(x.groups[group, G_NODE]), np.int64(x.groups[group + 1, G_NODE])
+    found = x.groups[group, G_CLASS]
+    if found == SCAN:
+        return first, last
+    if found == UPTO:  # sorted by high; all have the same low
+        if rank < x.node_low[first]:
+            return first, first
+        low, high = first, last
+        while low < high:
+            middle = (low + high) >> 1
+            if x.node_high[middle] < rank:
+                low = middle + 1
+            else:
+                high = middle
+        return low, last
+    if found == FROM and rank > x.node_high[first]:  # all have the same high
+        return first, first
+    low, high = first, last
+    while low < high:
+        middle = (low + high) >> 1
+        if x.node_low[middle] <= rank:
+            low = middle + 1
+        else:
+            high = middle
+    end = low
+    if found == FROM:
+        return first, end
+    if found == POINT:
+        return (end - 1, end) if end > first and x.node_low[end - 1] == rank else (end, end)
+    least = rank - (np.int64(2) << (found - RANGE)) + 1
+    low, high = first, end
+    while low < high:
+        middle = (low + high) >> 1
+        if x.node_low[middle] < least:
+            low = middle + 1
+        else:
+            high = middle
+    return low, end
+
+
+@inlined
+def _enter_group(x: Tables, s: Scratch, v: Living, group: int, rank: int, out: Ints, stamp: int) -> None:
+    first, last = _window(x, group, rank)
+    if first >= last:
+        return
+    if x.groups[group, G_FLAT]:
+        _emit(x, s, v, out, x.node_row[first], x.node_own[last - 1], stamp)
+        return
+    depth = s.control[DEPTH]
+    if x.groups[group, G_CLASS] <= UPTO:
+        for node in range(first, last):
+            s.stack[depth] = node
+            depth += 1
+    else:
+        for node in range(first, last):
+            if x.node_low[node] <= rank <= x.node_high[node]:
+                s.stack[depth] = node
+                depth += 1
+    s.control[DEPTH] = depth
+
+
+@inlined
+def _enter_groups(x: Tables, s: Scratch, v: Living, first: int, last: int, out: Ints, stamp: int) -> None:
+    present = s.control[PRESENT]
+    if last - first <= 6 * present:
+        for group in range(first, last):
+            rank = s.rank[x.groups[group, G_DIMENSION]]
+            if rank >= 0 and x.groups[group, G_CLASS] != PATTERN:
+                _enter_group(x, s, v, group, rank, out, stamp)
+        return
+    for p in range(present):
+        dimension = s.present[p]
+        low, high = first, last
+        while low < high:
+            middle = (low + high) >> 1
+            if x.groups[middle, G_DIMENSION] < dimension:
+                low = middle + 1
+            else:
+                high = middle
+        while low < last and x.groups[low, G_DIMENSION] == dimension:
+            if x.groups[low, G_CLASS] != PATTERN:
+                _enter_group(x, s, v, low, s.rank[dimension], out, stamp)
+            low += 1
+
+
+@inlined
+def _verify(x: Tables, s: Scratch, v: Living, b: Entries, first: int, last: int, out: Ints, stamp: int) -> None:
+    """Tries the rows of a node one by one; where groups are asked for, not those of a group that is found."""
+    grouping = s.control[GROUPING] != 0
+    for row in range(first, last):
+        if grouping and v.row_group[row] >= 0 and s.group_stamp[v.row_group[row]] == stamp:
+            continue
+        holds = True
+        for t in range(x.row_tests[row], x.row_tests[row + 1]):
+            code = x.tests[t, 0]
+            rank = s.rank[code >> KIND_BITS]
+            if code & KIND_MASK == T_IN:
+                if rank < x.tests[t, 1] or rank > x.tests[t, 2]:
+                    holds = False
+                    break
+            elif not _holds_other(
+                code & KIND_MASK, rank, x.tests[t, 1], x.tests[t, 2], s.entry_of[code >> KIND_BITS], b.type_of,
+                b.place_of, b.key_of, b.buffer, x.set_pool, x.pattern_places, x.blob
+            ):
+                holds = False
+                break
+        if holds:
+            _emit(x, s, v, out, row, row + 1, stamp)
+
+
+@inlined
+def _walk(x: Tables, s: Scratch, v: Living, b: Entries, first: int, last: int, out: Ints) -> None:
+    """Matches one notification, whose entries are first to last."""
+    stamp = s.control[STAMP] + 1
+    s.control[STAMP] = stamp
+    _rank_entries(x, s, b, first, last)
+    s.stack[0] = 0
+    s.control[DEPTH] = 1
+    if len(x.literal_places) > 0:
+        _find_patterns(x, s, b, stamp)
+    while s.control[DEPTH] > 0 and s.control[GROUPS_LEFT] > 0:
+        s.control[DEPTH] -= 1
+        node = s.stack[s.control[DEPTH]]
+        if x.node_own[node] > x.node_row[node]:
+            _verify(x, s, v, b, x.node_row[node], x.node_own[node], out, stamp)
+        if x.node_group[node + 1] > x.node_group[node]:
+            _enter_groups(x, s, v, x.node_group[node], x.node_group[node + 1], out, stamp)
+    for p in range(s.control[PRESENT]):
+        s.rank[s.present[p]] = -1
+
+
+@inlined
+def _leave_out_dead(s: Scratch, v: Living, out: Ints, first: int) -> None:
+    kept, version = first, s.control[VERSION]
+    for i in range(first, s.control[WRITTEN]):
+        if v.died[out[i]] > version:
+            out[kept] = out[i]
+            kept += 1
+    s.control[WRITTEN] = kept
+
+
+@inlined
+def match_all(
+    x: Tables, s: Scratch, v: Living, b: Entries, version: int, groups: int, first: int, last: int, out: Ints,
+    offsets: Ints
+) -> int:
+    for name in range(len(b.names)):
+        b.attribute_of[name] = find_attribute(
+            b.buffer, b.names[name, 0], b.names[name, 1], x.attribute_slots, x.attributes, x.blob
+        )
+    s.control[WRITTEN] = offsets[first]
+    s.control[FULL] = 0
+    s.control[VERSION] = version
+    s.control[GROUPING] = 1 if groups > 0 else 0
+    for i in range(first, last):
+        s.control[GROUPS_LEFT] = max(groups, 1)
+        _walk(x, s, v, b, b.starts[i], b.starts[i + 1], out)
+        if s.control[FULL]:
+            return i
+        if len(v.died) > 0 and groups == 0:
+            _leave_out_dead(s, v, out, offsets[i])
+        offsets[i + 1] = s.control[WRITTEN]
+    return last
+
+
+@kernel
+def match_batch(
+    blob: Bytes, attribute_slots: Ints, attributes: Ints, sections: Ints, number_int: Ints, number_float: Ints,
+    number_exact: Bytes, time_keys: Ints, string_starts: Ints, string_keys: Ints, string_places: Ints,
+    string_blob: Bytes, node_low: Ints, node_high: Ints, node_row: Ints, node_own: Ints, node_group: Ints,
+    groups: Ints, row_tests: Ints, tests: Ints, row_runs: Ints, row_shared: Ints, shared: Ints, set_pool: Ints,
+    pattern_places: Ints, gram_slots: Ints, gram_hashes: Ints, gram_starts: Ints, gram_patterns: Ints,
+    literal_places: Ints, literal_blob: Bytes, rank: Ints, entry_of: Ints, present: Ints, stack: Ints,
+    shared_stamp: Ints, pattern_stamp: Ints, group_stamp: Ints, control: Ints, died: Ints, group_of: Ints,
+    row_group: Ints, starts: Ints, name_of: Ints, type_of: Ints, key_of: Ints, place_of: Ints, names: Ints,
+    buffer: Bytes, attribute_of: Ints, text: Bytes, version: int, groups_asked: int, first: int, last: int, out: Ints,
+    offsets: Ints
+) -> int:
+    """Numbers (or groups, if asked for) that match notifications first to last; the first that found no room.
+
+    The arrays come one by one: numba unpacks a tuple of arrays three times more slowly than arguments.
+    """
+    x = Tables(
+        blob, attribute_slots, attributes, sections, number_int, number_float, number_exact, time_keys, string_starts,
+        string_keys, string_places, string_blob, node_low, node_high, node_row, node_own, node_group, groups,
+        row_tests, tests, row_runs, row_shared, shared, set_pool, pattern_places, gram_slots, gram_hashes,
+        gram_starts, gram_patterns, literal_places, literal_blob
+    )
+    s = Scratch(rank, entry_of, present, stack, shared_stamp, pattern_stamp, group_stamp, control)
+    v = Living(died, group_of, row_group)
+    b = Entries(starts, name_of, type_of, key_of, place_of, names, buffer, attribute_of, text)
+    return match_all(x, s, v, b, version, groups_asked, first, last, out, offsets)

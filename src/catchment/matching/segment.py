@@ -1,0 +1,272 @@
+"""A segment: some subscriptions with an index that never changes. A matcher holds a few, the newest last.
+
+Removal marks a subscription with the version of the matcher that removed it; a reader of an older version still
+sees it. Segments are merged as they gather, and what died is left out then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from catchment.errors import BadFilterError, shown
+from catchment.matching import index
+from catchment.matching import kernels_ids as kids
+from catchment.matching import kernels_match as km
+from catchment.matching.encode import packed
+from catchment.matching.ids import Id, Ids
+from catchment.matching.index import Source
+from catchment.matching.kernels_tables import CONTROL_PLACES, Entries, Scratch, Tables
+from catchment.model.cesql import Cesql
+from catchment.model.constraint import Constraint, Kind
+from catchment.model.filter import Conjunction, Filter
+from catchment.model.values import Value
+
+Array = np.ndarray[Any, Any]
+I32, I64 = np.int32, np.int64
+Matched = Filter | Conjunction | Cesql
+# Of one notification: what a residue of CESQL is evaluated over.
+Attributes = Callable[[int], Mapping[str, Value]]
+
+ALIVE: Final = 2**63 - 1
+# Filters taken in at once: bounds the memory that their msgpack takes while an index is built.
+INGESTED_FILTERS_MAX: Final = 131_072
+_OUTPUT_MIN: Final = 1_024
+_NONE32: Final = np.zeros(0, I32)
+_NONE64: Final = np.zeros(0, I64)
+_match_batch: Callable[..., int] = km.match_batch
+
+
+class Segment:
+    """Subscriptions by number, in the order of the index's rows."""
+
+    def __init__(self, tables: Tables, source: Source, ids: Ids, group_of: Array, residues: dict[int, Cesql]) -> None:
+        self.tables, self.source, self.ids = tables, source, ids
+        self.group_of, self.residues = group_of, residues
+        self.died, self.dead = _NONE64, 0
+        self.constraint_index: Segment | None = None
+        self._rooms: list[tuple[Array, ...]] = []  # the tables, and scratch for one walk
+        self._one_rooms: list[tuple[tuple[Array, ...], Array, Array]] = []
+        self._matches_expected = 4.0
+
+    # --- making ---
+
+    @classmethod
+    def of(cls, ids: Sequence[Id], filters: Sequence[Matched], groups: Array) -> Segment:
+        parts = [
+            _ingested(filters[first : first + INGESTED_FILTERS_MAX])
+            for first in range(0, max(1, len(filters)), INGESTED_FILTERS_MAX)
+        ]
+        source = parts[0] if len(parts) == 1 else index.merged(parts)
+        residues = {i: one for i, one in enumerate(filters) if isinstance(one, Cesql)}
+        return cls.built(source, Ids.of(ids), groups, residues)
+
+    @classmethod
+    def merged(cls, segments: Sequence[Segment]) -> Segment:
+        """The living of several segments."""
+        living = [segment.living for segment in segments]
+        sources = [
+            segment.source if not segment.dead else index.chosen(segment.source, numbers)
+            for segment, numbers in zip(segments, living, strict=True)
+        ]
+        ids = Ids.gathered([(segment.ids, numbers) for segment, numbers in zip(segments, living, strict=True)])
+        groups = np.concatenate([segment.groups[numbers] for segment, numbers in zip(segments, living, strict=True)])
+        residues: dict[int, Cesql] = {}
+        base = 0
+        for segment, numbers in zip(segments, living, strict=True):
+            if segment.residues:
+                place = {number: i for i, number in enumerate(numbers.tolist())}
+                residues |= {base + place[n]: one for n, one in segment.residues.items() if n in place}
+            base += len(numbers)
+        return cls.built(index.merged(sources) if len(sources) > 1 else sources[0], ids, groups, residues)
+
+    @classmethod
+    def built(cls, source: Source, ids: Ids, groups: Array, residues: dict[int, Cesql]) -> Segment:
+        source = index.deduplicated(source)
+        tables, numbered = index.built(source)
+        starts, conjunctions = np.zeros(source.size + 1, I64), np.empty(len(source.conjunctions), I32)
+        kids.gather_lists(source.conjunctions, source.filter_starts, numbered, conjunctions, starts)
+        source = source._replace(conjunctions=conjunctions, filter_starts=starts)
+        if residues:
+            number_of = np.argsort(numbered)
+            residues = {int(number_of[place]): one for place, one in residues.items()}
+        group_of = groups[numbered].astype(I32) if (groups >= 0).any() else _NONE32
+        return cls(tables, source, Ids.gathered([(ids, numbered)]), group_of, residues)
+
+    # --- who is there ---
+
+    @property
+    def count(self) -> int:
+        return self.source.size
+
+    @property
+    def groups(self) -> Array:
+        """By number, its group, or -1."""
+        return self.group_of if len(self.group_of) else np.full(self.count, -1, I32)
+
+    @property
+    def living(self) -> Array:
+        """The numbers of those not removed."""
+        return np.flatnonzero(self.died == ALIVE) if len(self.died) else np.arange(self.count)
+
+    def find(self, wanted: bytes) -> int:
+        """The number of a living subscription by the bytes of its id, or -1."""
+        number = self.ids.find(wanted)
+        return -1 if number >= 0 and len(self.died) and self.died[number] != ALIVE else number
+
+    def living_among(self, ids: Ids) -> Array:
+        """The numbers of living subscriptions whose id is one of these."""
+        numbers = np.empty(len(ids), I64)
+        kids.find_ids(ids.blob, ids.starts, self.ids.blob, self.ids.starts, self.ids.slots, numbers)
+        numbers = numbers[numbers >= 0]
+        return numbers[self.died[numbers] == ALIVE] if len(self.died) else numbers
+
+    def remove(self, number: int, version: int) -> None:
+        if not len(self.died):
+            self.died = np.full(self.count, ALIVE, I64)
+        self.died[number] = version
+        self.dead += 1
+
+    @property
+    def bytes_used(self) -> int:
+        arrays = (*self.tables, *self.source[1:], self.ids.blob, self.ids.starts, self.ids.slots)
+        return sum(array.nbytes for array in (*arrays, self.group_of, self.died))
+
+    # --- filters ---
+
+    def constraint(self, number: int) -> Constraint:
+        text = self.source.blob[self.source.starts[number] : self.source.starts[number + 1]].tobytes()
+        name, operator, value, kind = msgspec.msgpack.decode(text)
+        operand = tuple(map(_utc, value)) if isinstance(value, list) else _utc(value)
+        return Constraint(name, operator, operand, Kind(kind))
+
+    def conjunction(self, number: int) -> Conjunction:
+        starts = self.source.conjunction_starts
+        return Conjunction(tuple(map(self.constraint, self.source.members[starts[number] : starts[number + 1]])))
+
+    def conjunctions_of(self, number: int) -> list[Conjunction]:
+        """The alternatives of a subscription's filter."""
+        starts = self.source.filter_starts
+        return [self.conjunction(one) for one in self.source.conjunctions[starts[number] : starts[number + 1]]]
+
+    # --- matching ---
+
+    def match(self, entries: Entries, version: int, attributes: Attributes) -> tuple[Array, Array]:
+        """Offsets and numbers of those that match each notification; `attributes` gives a notification to CESQL."""
+        offsets, numbers = self._walk(entries, version, 0)
+        return self._without_residues(offsets, numbers, attributes) if self.residues else (offsets, numbers)
+
+    def match_one(self, entries: Entries, version: int, attributes: Attributes) -> list[Id]:
+        """The ids of those that match the one notification, sorted."""
+        if self.residues:
+            return self.ids.sorted(self.match(entries, version, attributes)[1])
+        room, offsets, out = self._one_rooms.pop() if self._one_rooms else self._one_room()
+        fixed: tuple[Any, ...] = (*room, self.died, _NONE32, _NONE32, *entries, version, 0, 0, 1)
+        while not _match_batch(*fixed, out, offsets):
+            out = np.empty(4 * len(out), I32)
+        found = self.ids.sorted(out[: offsets[1]])
+        self._one_rooms.append((room, offsets, out))
+        return found
+
+    def _one_room(self) -> tuple[tuple[Array, ...], Array, Array]:
+        return (*self.tables, *self._room()), np.zeros(2, I64), np.empty(_OUTPUT_MIN, I32)
+
+    def match_groups(self, entries: Entries, version: int, attributes: Attributes) -> tuple[Array, Array]:
+        """Offsets and groups that have a match; stops at each notification when all are found."""
+        if not len(self.group_of):
+            return np.zeros(len(entries.starts), I64), _NONE32
+        if not self.residues and self._has_groups_only:
+            return self._walk(entries, version, int(self._groups_present))
+        offsets, numbers = self.match(entries, version, attributes)
+        row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        pairs = np.unique(np.stack((row, self.group_of[numbers]))[:, self.group_of[numbers] >= 0], axis=1)
+        return np.searchsorted(pairs[0], np.arange(len(offsets))), pairs[1].astype(I32)
+
+    @cached_property
+    def _has_groups_only(self) -> bool:
+        return bool((self.group_of >= 0).all())
+
+    @cached_property
+    def _groups_present(self) -> int:
+        return len(np.unique(self.group_of))
+
+    @cached_property
+    def _row_group(self) -> Array:
+        """The group of all subscriptions of a row; -1 where they differ or a filter has other rows too."""
+        runs = self.tables.row_runs
+        found = np.full(len(runs) - 1, -1, I32)
+        filled = np.flatnonzero(np.diff(runs) > 0)
+        if len(filled):
+            low = np.minimum.reduceat(self.group_of[: runs[-1]], runs[filled])
+            high = np.maximum.reduceat(self.group_of[: runs[-1]], runs[filled])
+            found[filled] = np.where(low == high, low, -1)
+        if len(self.tables.row_shared):
+            found[np.diff(self.tables.row_shared) > 0] = -1
+        return found
+
+    def _walk(self, entries: Entries, version: int, groups: int) -> tuple[Array, Array]:
+        rows = len(entries.starts) - 1
+        offsets = np.zeros(rows + 1, I64)
+        out = np.empty(max(_OUTPUT_MIN, int(rows * self._matches_expected * 1.2)), I32)
+        grouping = (self.group_of, self._row_group) if groups else (_NONE32, _NONE32)
+        room = self._rooms.pop() if self._rooms else (*self.tables, *self._room())
+        fixed: tuple[Any, ...] = (*room, self.died, *grouping, *entries, version, groups)
+        first = _match_batch(*fixed, 0, rows, out, offsets)
+        while first < rows:
+            grown = np.empty(2 * len(out), I32)
+            grown[: offsets[first]] = out[: offsets[first]]
+            out = grown
+            first = _match_batch(*fixed, first, rows, out, offsets)
+        self._rooms.append(room)
+        if not groups and rows:
+            self._matches_expected = max(0.9 * self._matches_expected, offsets[-1] / rows)
+        return offsets, out[: offsets[-1]]
+
+    def _room(self) -> Scratch:
+        tables = self.tables
+        dimensions = len(tables.sections)
+        return Scratch(
+            rank=np.full(dimensions, -1, I32),
+            entry_of=np.zeros(dimensions, I64),
+            present=np.empty(dimensions + 1, I64),
+            stack=np.empty(len(tables.node_low) + 1, I32),
+            shared_stamp=np.zeros(self.count - int(tables.row_runs[-1]), I64),
+            pattern_stamp=np.zeros(len(tables.literal_places), I64),
+            group_stamp=np.zeros(int(self.group_of.max(initial=-1)) + 1, I64),
+            control=np.zeros(CONTROL_PLACES, I64),
+        )
+
+    def _without_residues(self, offsets: Array, numbers: Array, attributes: Attributes) -> tuple[Array, Array]:
+        """Leaves out CESQL subscriptions whose expression does not match, though its filter does."""
+        kept = np.ones(len(numbers), bool)
+        suspects = np.flatnonzero(np.isin(numbers, list(self.residues)))
+        rows = np.searchsorted(offsets, suspects, side="right") - 1
+        for place, row in zip(suspects.tolist(), rows.tolist(), strict=True):
+            kept[place] = self.residues[int(numbers[place])].matches(attributes(row))
+        ends = np.zeros(len(kept) + 1, I64)
+        np.cumsum(kept, out=ends[1:])
+        return ends[offsets], numbers[kept]
+
+
+def _ingested(filters: Sequence[Matched]) -> Source:
+    return index.ingested(packed([alternatives_of(one) for one in filters]), len(filters))
+
+
+def alternatives_of(found: object) -> tuple[Conjunction, ...]:
+    """What is indexed of a filter, a single conjunction, or a CESQL expression."""
+    if type(found) is Conjunction:
+        return (found,)
+    if isinstance(found, Filter):
+        return found.alternatives
+    if isinstance(found, Cesql):
+        return found.filter.alternatives
+    raise BadFilterError(f"{shown(found)} is no filter: use Filter, Conjunction or Cesql")
+
+
+def _utc(value: Any) -> Any:
+    return value.astimezone(UTC) if isinstance(value, datetime) else value

@@ -1,0 +1,49 @@
+"""`python -m catchment.matching.warm`: compiles all kernels into their cache, so that the next start is quick."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+
+from catchment.matching.matcher import PENDING_MAX, Matcher
+from catchment.model.filter import Filter
+
+_TEXTS = (
+    "a = 1 and b > 2.5",
+    "s >* 'x' or s *< 'y' or s * 'z'",
+    "s glob 'a*b?c' and not s glob '*q*' and a in (1, 2, 3)",
+    "t > 2026-01-01T00:00:00Z and f = true and not exists(g)",
+)
+
+
+def warm() -> None:
+    """Takes every path once."""
+    filters = [Filter(text) for text in _TEXTS]
+    many = [Filter.of(("a", ">", i), ("s", "substring", f"z{i}"), ("b", "=", i % 3)) for i in range(2 * PENDING_MAX)]
+    matcher = Matcher()
+    matcher.add_many(list(range(len(many))), many, ["even" if i % 2 else "odd" for i in range(len(many))])
+    for i, one in enumerate(filters):
+        matcher.add(f"s{i}", one, "others")
+    now = datetime(2026, 6, 1, tzinfo=UTC)
+    rows: list[dict[str, str | int | float | bool | datetime]] = [{"a": 1, "b": 2.75, "s": "xz1y", "t": now, "f": True}]
+    table = pa.table({name: [value] for name, value in rows[0].items()} | {"d": pa.array(["x"]).dictionary_encode()})
+    with TemporaryDirectory() as directory:
+        matcher.save(directory)
+        _match(Matcher.open(directory), rows, table)
+    matcher.remove(0)
+    _match(matcher, rows, table)
+    matcher.add_many(["m1"], filters[:1])
+
+
+def _match(matcher: Matcher, rows: list[dict[str, str | int | float | bool | datetime]], table: pa.Table) -> None:
+    matcher.match(rows[0])
+    matcher.match_batch(rows)
+    matcher.match_batch(table)
+    matcher.match_groups(rows)
+    matcher.nearest(rows[0])
+
+
+if __name__ == "__main__":
+    warm()
