@@ -112,6 +112,8 @@ class Strings:
             return rng.is_subset(self.ranges, other.ranges)
         if self.pieces == other.pieces or other.ranges == ALL or not self.pieces:
             return True
+        if self.ranges is not None and all(high == successor(low) for low, high in self.ranges):
+            return all(low in other for low, _ in self.ranges)  # single strings need no automaton
         return some_string(self.pieces, other.pieces, in_first_only) is None
 
     def overlaps(self, other: Strings) -> bool:
