@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from catchment.errors import CatchmentError, LimitError
 from catchment.model.cesql import Cesql
-from catchment.model.cesql_filter import implied_boxes
+from catchment.model.cesql.implied import implied_boxes
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from catchment.errors import BadFilterError, BadValueError, CatchmentError, LimitError, ParseError
-from catchment.model import cesql_filter, cesql_functions
 from catchment.model.cesql import (
     CESQL_DEPTH_MAX,
     CESQL_TEXT_CODEPOINTS_MAX,
@@ -18,6 +17,8 @@ from catchment.model.cesql import (
     ErrorKind,
     Evaluation,
 )
+from catchment.model.cesql import functions as cesql_functions
+from catchment.model.cesql import implied as cesql_filter
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 

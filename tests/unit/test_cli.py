@@ -238,7 +238,7 @@ def test_standard_input() -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("symbol == 'DIS'", "  symbol == 'DIS'\n          ^\n"),
+        ("symbol =! 'DIS'", "  symbol =! 'DIS'\n          ^\n"),
         ("", "  \n  ^\n"),
         ("x = 1 and\n\ty = = 2", "line 2, column 6: found '='\n  \\ty = = 2\n        ^\n"),
         ("日本 = 3 and 本 >< 3", "  日本 = 3 and 本 >< 3\n                   ^\n"),

@@ -193,6 +193,8 @@ def any_of(sets: Sequence[Strings]) -> Strings:
     """What is in some of them, brought into normal form once."""
     if all(found.is_plain for found in sets):
         return of_ranges(rng.union(part for found in sets for part in found.ranges or ()))
+    if any(found.ranges == ALL for found in sets):
+        return EVERY_STRING
     return _of_pieces(tuple(piece for found in sets for piece in found.pieces))
 
 

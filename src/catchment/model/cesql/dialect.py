@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from lark import Lark, Token, Transformer, UnexpectedInput, v_args
 
 from catchment.errors import BadFilterError, LimitError, ParseError, shown
-from catchment.model.cesql_expression import (
+from catchment.model.cesql.expression import (
     LOGIC,
     Attribute,
     Attributes,
@@ -49,8 +49,8 @@ from catchment.model.cesql_expression import (
     Not,
     unquoted,
 )
-from catchment.model.cesql_like import like_test
-from catchment.model.cesql_values import (
+from catchment.model.cesql.like import like_test
+from catchment.model.cesql.values import (
     INTEGER_MAX,
     INTEGER_MIN,
     CesqlFault,
@@ -120,7 +120,7 @@ class Cesql:
     @cached_property
     def filter(self) -> Filter:
         """The tightest filter found that matches every notification the expression matches."""
-        from catchment.model.cesql_filter import implied_filter  # here: filters may come to know of CESQL
+        from catchment.model.cesql.implied import implied_filter  # here: filters may come to know of CESQL
 
         return implied_filter(self.root)
 

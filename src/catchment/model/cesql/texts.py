@@ -16,7 +16,7 @@ from typing import Final
 
 from catchment.errors import BadValueError
 from catchment.model import ranges as rng
-from catchment.model.cesql_values import represented
+from catchment.model.cesql.values import represented
 from catchment.model.domain import ALL_KEYS, INTEGER_KEYED, Keys, keys_between
 from catchment.model.globs import Glob
 from catchment.model.ranges import Ranges

@@ -6,8 +6,8 @@ from typing import Final
 
 from catchment.model import domain
 from catchment.model.box import Box
-from catchment.model.cesql_conditions import CASTABLE, attribute_values
-from catchment.model.cesql_expression import (
+from catchment.model.cesql.conditions import CASTABLE, attribute_values
+from catchment.model.cesql.expression import (
     LOGIC,
     OPERATORS,
     REQUIRED_ATTRIBUTES,
@@ -22,7 +22,7 @@ from catchment.model.cesql_expression import (
     Minus,
     Not,
 )
-from catchment.model.cesql_values import CesqlType, CesqlValue, Faults, cast, type_of
+from catchment.model.cesql.values import CesqlType, CesqlValue, Faults, cast, type_of
 from catchment.model.domain import Values
 from catchment.model.values import NAME_CODEPOINTS_MAX
 

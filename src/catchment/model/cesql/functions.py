@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from catchment.model.cesql_values import (
+from catchment.model.cesql.values import (
     INTEGER_MAX,
     INTEGER_MIN,
     CesqlType,

@@ -19,7 +19,7 @@ as "x exists", and P is the same for T(x) in AND:
 
 Only what is asked for is computed: a conjunction of a hundred tests needs nothing but their T.
 
-A test of one attribute against constants gives the attribute values that pass and fail (`cesql_conditions.py`).
+A test of one attribute against constants gives the attribute values that pass and fail (`conditions.py`).
 Of anything else (arithmetic, most functions, two attributes) it is known which attributes are evaluated
 in any case and what they must cast to.
 
@@ -39,8 +39,8 @@ from typing import Final, NamedTuple
 from catchment.errors import LimitError
 from catchment.model import domain
 from catchment.model.box import WHOLE, Box
-from catchment.model.cesql_analysis import EQUALITY, attribute_box, constant_value, is_constant, needs, static_type
-from catchment.model.cesql_conditions import (
+from catchment.model.cesql.analysis import EQUALITY, attribute_box, constant_value, is_constant, needs, static_type
+from catchment.model.cesql.conditions import (
     Condition,
     attribute_values,
     castability_condition,
@@ -51,7 +51,7 @@ from catchment.model.cesql_conditions import (
     order_condition,
     truth_condition,
 )
-from catchment.model.cesql_expression import (
+from catchment.model.cesql.expression import (
     LOGIC,
     OPERATORS,
     Attribute,
@@ -63,7 +63,7 @@ from catchment.model.cesql_expression import (
     Like,
     Not,
 )
-from catchment.model.cesql_values import CesqlType, Faults, cast
+from catchment.model.cesql.values import CesqlType, Faults, cast
 from catchment.model.constraint import IN_VALUES_MAX
 from catchment.model.domain import ABSENT, OF_TYPE, PRESENT, Values
 from catchment.model.filter import Filter

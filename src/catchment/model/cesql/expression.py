@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from operator import eq, ge, gt, le, lt, ne
 from typing import Final
 
-from catchment.model.cesql_functions import Function, function_named
-from catchment.model.cesql_like import like_test
-from catchment.model.cesql_values import (
+from catchment.model.cesql.functions import Function, function_named
+from catchment.model.cesql.like import like_test
+from catchment.model.cesql.values import (
     ZERO,
     CesqlType,
     CesqlValue,

@@ -17,9 +17,9 @@ from itertools import product
 from typing import Final, NamedTuple
 
 from catchment.model import ranges as rng
-from catchment.model.cesql_like import glob_pattern, like_test
-from catchment.model.cesql_texts import keys_with_text
-from catchment.model.cesql_values import (
+from catchment.model.cesql.like import glob_pattern, like_test
+from catchment.model.cesql.texts import keys_with_text
+from catchment.model.cesql.values import (
     INTEGER_MAX,
     INTEGER_MIN,
     CesqlType,
