@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
 
 from catchment.cli.terminal import console
 from catchment.demo import DemoSubscription, notifications, subscriptions
+from catchment.matching import Matcher
 from catchment.model.cesql import Cesql
-from catchment.model.constraint import quoted_name
-from catchment.model.explanation import Clause, ExplainedAlternative, Explanation, explain, shown_literal
-from catchment.model.filter import Filter
+from catchment.model.constraint import constraint, quoted_name
+from catchment.model.explanation import Clause, ExplainedAlternative, Explanation, shown_literal
+from catchment.model.filter import Conjunction
 from catchment.model.notification import Notification
 from catchment.model.values import Json
+from catchment.sim import workload
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+
+# Enough to show, made and matched within a few seconds.
+SCALE: Final = 100_000
+SCALE_NOTIFICATIONS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,31 +59,65 @@ class NearMiss:
         return found | {"explanation": self.explanation.to_json()}
 
 
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What the matcher did with many subscriptions."""
+
+    subscriptions: int
+    notifications: int
+    matches: int
+    loaded_seconds: float
+    matched_seconds: float
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "subscriptions": self.subscriptions,
+            "notifications": self.notifications,
+            "matches": self.matches,
+            "loaded_seconds": round(self.loaded_seconds, 3),
+            "matched_seconds": round(self.matched_seconds, 3),
+        }
+
+
 def run_demo(as_json: bool) -> int:
-    people = subscriptions()
-    deliveries = [_delivery(number, found, people) for number, found in enumerate(notifications(), 1)]
-    miss = nearest_miss(deliveries, people)
+    people = {one.id: one for one in subscriptions()}
+    matcher = Matcher()
+    matcher.add_many(list(people), [one.wanted for one in people.values()])
+    deliveries = [_delivery(number, found, matcher, people) for number, found in enumerate(notifications(), 1)]
+    miss = nearest_miss(deliveries, matcher, people)
     if as_json:
-        _print_json(people, deliveries, miss)
+        _print_json(list(people.values()), deliveries, miss, at_scale())
     else:
-        _print_tables(console(), people, deliveries, miss)
+        _print_tables(console(), list(people.values()), deliveries, miss)
     return 0
 
 
-def _delivery(number: int, notification: Notification, people: Sequence[DemoSubscription]) -> Delivery:
-    receivers = [one for one in people if one.wanted.matches(notification.matched)]
-    return Delivery(number, notification, tuple(receivers))
+def _delivery(
+    number: int, notification: Notification, matcher: Matcher, people: Mapping[str, DemoSubscription]
+) -> Delivery:
+    found = set(matcher.match(notification))
+    return Delivery(number, notification, tuple(one for one in people.values() if one.id in found))
 
 
-def nearest_miss(deliveries: Sequence[Delivery], people: Sequence[DemoSubscription]) -> NearMiss:
-    """The first of those with the fewest failing clauses."""
-    misses = [
-        NearMiss(delivery, one, explain(one.wanted, delivery.notification))
+def nearest_miss(deliveries: Sequence[Delivery], matcher: Matcher, people: Mapping[str, DemoSubscription]) -> NearMiss:
+    """The first that one clause kept away."""
+    return next(
+        NearMiss(delivery, people[str(id)], explanation)
         for delivery in deliveries
-        for one in people
-        if isinstance(one.wanted, Filter) and one not in delivery.receivers
-    ]
-    return min(misses, key=lambda miss: len(_nearest(miss).failing))
+        for id, explanation in matcher.nearest(delivery.notification)
+    )
+
+
+def at_scale() -> Scale:
+    """Stock alerts of the benchmark's second workload: many subscriptions, loaded and matched."""
+    wanted = [Conjunction(tuple(constraint(*one) for one in found)) for found in workload.subscriptions("W2", SCALE)]
+    ticks = workload.notifications("W2", SCALE_NOTIFICATIONS)
+    matcher = Matcher()
+    started = perf_counter()
+    matcher.add_many(range(SCALE), wanted)
+    loaded = perf_counter()
+    matches = len(matcher.match_batch(ticks).ids)
+    return Scale(SCALE, SCALE_NOTIFICATIONS, matches, loaded - started, perf_counter() - loaded)
 
 
 def _nearest(miss: NearMiss) -> ExplainedAlternative:
@@ -84,13 +126,16 @@ def _nearest(miss: NearMiss) -> ExplainedAlternative:
     return found
 
 
-def _print_json(people: Sequence[DemoSubscription], deliveries: Sequence[Delivery], miss: NearMiss) -> None:
+def _print_json(
+    people: Sequence[DemoSubscription], deliveries: Sequence[Delivery], miss: NearMiss, scale: Scale
+) -> None:
     found = {
         "subscriptions": [
             {"id": one.id, "client": one.client, "dialect": one.dialect, "text": one.text} for one in people
         ],
         "deliveries": [delivery.to_json() for delivery in deliveries],
         "near_miss": miss.to_json(),
+        "scale": scale.to_json(),
     }
     print(json.dumps(found, allow_nan=False))
 
@@ -110,7 +155,19 @@ def _print_tables(
     client, number = miss.subscription.client, miss.delivery.number
     out.print(Text(f"Why did {client} not get number {number}?", style="bold"))
     out.print(_miss_table(out, miss))
+    with out.status(f"Making {SCALE:,} stock alerts …"):
+        scale = at_scale()
+    out.print(Text("\nAnd with many more:", style="bold"))
+    out.print(_scale_text(scale), highlight=False)
     out.print(Text.assemble("\nTry your own: ", (_suggestion(miss), "cyan")), soft_wrap=True)
+
+
+def _scale_text(scale: Scale) -> str:
+    rate = scale.notifications / scale.matched_seconds
+    return (
+        f"  {scale.subscriptions:,} stock alerts loaded in {scale.loaded_seconds:.1f} s; {scale.notifications:,} ticks "
+        f"matched in {scale.matched_seconds:.2f} s ({rate:,.0f} a second), {scale.matches:,} matches."
+    )
 
 
 def _suggestion(miss: NearMiss) -> str:
