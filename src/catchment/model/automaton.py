@@ -66,7 +66,9 @@ class Piece:
 
     @property
     def size(self) -> int:
-        bounds = sum(2 + len(low) + len(high or "") for low, high in self.ranges)
+        bounds = sum(
+            1 + len(low) if high == successor(low) else 2 + len(low) + len(high or "") for low, high in self.ranges
+        )
         return bounds + sum(1 + len(found.wanted) for found in self.wanted | self.unwanted)
 
     @property

@@ -35,7 +35,7 @@ from catchment.model.values import (
 )
 
 # A filter is repeated in every routing table on its way; what is larger is data.
-FILTER_SIZE_MAX: Final = 32_768
+FILTER_SIZE_MAX: Final = 16_384
 # The work of one `and` between unions, before anything cancels.
 PRODUCTS_MAX: Final = 4 * ALTERNATIVES_MAX
 # A pattern holds this many filters: each is state at some broker for each key.

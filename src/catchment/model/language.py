@@ -23,11 +23,11 @@ from catchment.model.constraint import Constraint, Kind, constraint
 from catchment.model.values import INT_MAX, Value, parse_duration, parse_time
 
 # Any filter within `filter.FILTER_SIZE_MAX` prints to less, and must parse again.
-FILTER_TEXT_CODEPOINTS_MAX: Final = 1_048_576
+FILTER_TEXT_CODEPOINTS_MAX: Final = 262_144
 # How deep `not`, `and`, `or` may nest: conversion recurses this far.
 FILTER_DEPTH_MAX: Final = 64
 # Constraints in one text: again what a filter may print.
-FILTER_CONSTRAINTS_MAX: Final = 16_384
+FILTER_CONSTRAINTS_MAX: Final = 8_192
 
 __all__ = ["And", "Expression", "Not", "Or", "parse_advertisement", "parse_duration", "parse_filter", "parse_pattern"]
 
