@@ -192,9 +192,10 @@ def _random_notification(rng):
     return {name: rng.choice(make)() for name in "abcdef" if rng.random() < 0.7}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(4))
 def test_many_alike(seed, monkeypatch):
     monkeypatch.setattr(matcher, "PENDING_MAX", 16)
+    monkeypatch.setattr(matcher, "MERGED_INLINE_MAX", 0 if seed % 2 else 1000)
     rng = random.Random(seed)
     found, living = Matcher(), {}
     for i in range(600):
@@ -204,6 +205,8 @@ def test_many_alike(seed, monkeypatch):
             gone = rng.choice(list(living))
             found.remove(gone)
             del living[gone]
+        if i % 150 == 149:
+            found.settled()
     notifications = [_random_notification(rng) for _ in range(60)]
     wanted = [sorted(id for id, one in living.items() if oracle.matches(one, row)) for row in notifications]
     assert list(found.match_batch(notifications)) == wanted

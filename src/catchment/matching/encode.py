@@ -6,10 +6,10 @@ kernel reads that; of an Arrow batch the kernels read the buffers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -70,6 +70,17 @@ def _parsed(buffer: Array, rows: int, names_most: int) -> tuple[Entries, int, in
     room = len(buffer) if rows else 0
     found = (starts, name_of, type_of, key_of, place_of, names[:count], buffer)
     return Entries(*found, np.empty(count, I32), np.empty(room, np.uint8)), status, failed
+
+
+Room = TypeVar("Room")
+
+
+def taken(rooms: list[Room], make: Callable[[], Room]) -> Room:
+    """A room that no other reader is using: one given back, or a new one."""
+    try:
+        return rooms.pop()  # one step, so two readers never get the same
+    except IndexError:
+        return make()
 
 
 class OneRoom:

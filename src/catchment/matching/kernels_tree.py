@@ -136,6 +136,8 @@ def _group_end(keys: Ints, at: int, end: int, edges: Ints, merged: bool) -> int:
     i = at
     while i < end:
         edge = (keys[i] & 0xFFFFFFFF) - 1
+        if edge >= len(edges):  # a pattern: they stand behind all intervals
+            break
         if edges[edge, 0] != edges[first, 0] or (not merged and edges[edge, 3] != edges[first, 3]):
             break
         i += 1

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from threading import Lock
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -40,6 +40,8 @@ PENDING_MAX: Final = 64
 PENDING_EVALUATED_MAX: Final = 32
 # As many segments of like size are kept before they are merged.
 LIKE_SEGMENTS_MAX: Final = 2
+# A writer merges so many subscriptions itself, in some 50 ms; more are merged in a thread beside it.
+MERGED_INLINE_MAX: Final = 16_384
 # A segment is rebuilt when so large a share of it is dead.
 DEAD_SHARE_MAX: Final = 0.5
 NEAREST_MAX: Final = 10
@@ -92,6 +94,7 @@ class Matcher:
         self._group_numbers: dict[Id, int] = {}
         self._count = 0
         self._rooms: list[encode.OneRoom] = []
+        self._merging: Thread | None = None
 
     def __len__(self) -> int:
         return self._count
@@ -196,9 +199,37 @@ class Matcher:
         living = now.living_pending
         segments = [*now.segments, *([_segment_of(living)] if living else []), *([fresh] if fresh else [])]
         while (first := _mergeable(segments)) is not None:
+            if sum(segment.count for segment in segments[first:]) > MERGED_INLINE_MAX:
+                self._merge_aside(segments[first:])
+                break
             segments[first:] = [Segment.merged(segments[first:])]
         self._pending_places = {}
         self._snapshot = Snapshot(now.version + 1, tuple(segments), [], 0)
+
+    def _merge_aside(self, segments: Sequence[Segment]) -> None:
+        """Merges in a thread of its own, one at a time; the others wait for the next settling."""
+        if self._merging is None or not self._merging.is_alive():
+            self._merging = Thread(target=self._merge, args=(segments, [one.living for one in segments]))
+            self._merging.start()
+
+    def _merge(self, segments: Sequence[Segment], living: Sequence[Array]) -> None:
+        merged = Segment.merged_of(segments, living)
+        with self._lock:
+            now = self._snapshot
+            if any(one not in now.segments for one in segments):
+                return  # one was rebuilt meanwhile: the next settling tries again
+            for segment, numbers in zip(segments, living, strict=True):
+                if len(segment.died):
+                    for number in numbers[segment.died[numbers] != ALIVE].tolist():  # removed meanwhile
+                        merged.remove(merged.ids.find(id_bytes(segment.ids[number])), int(segment.died[number]))
+            first = now.segments.index(segments[0])
+            kept = (*now.segments[:first], merged, *now.segments[first + len(segments) :])
+            self._snapshot = Snapshot(now.version + 1, kept, now.pending, now.pending_count)
+
+    def settled(self) -> None:
+        """Waits until no segments are being merged."""
+        while (merging := self._merging) is not None and merging.is_alive():
+            merging.join()
 
     def _rebuild(self, segment: Segment) -> None:
         now = self._snapshot
@@ -213,7 +244,7 @@ class Matcher:
         now = self._snapshot
         evaluated = now.pending_count <= PENDING_EVALUATED_MAX and now.indexed is None
         segments = now.segments if evaluated else now.all_segments()
-        room = self._rooms.pop() if self._rooms else encode.OneRoom()
+        room = encode.taken(self._rooms, encode.OneRoom)
         entries = room.entries_of(notification)
         found: list[Id] = []
         for segment in segments:

@@ -18,7 +18,7 @@ from catchment.errors import BadFilterError, shown
 from catchment.matching import index
 from catchment.matching import kernels_ids as kids
 from catchment.matching import kernels_match as km
-from catchment.matching.encode import packed
+from catchment.matching.encode import packed, taken
 from catchment.matching.ids import Id, Ids
 from catchment.matching.index import Source
 from catchment.matching.kernels_tables import CONTROL_PLACES, Entries, Scratch, Tables
@@ -69,9 +69,13 @@ class Segment:
     @classmethod
     def merged(cls, segments: Sequence[Segment]) -> Segment:
         """The living of several segments."""
-        living = [segment.living for segment in segments]
+        return cls.merged_of(segments, [segment.living for segment in segments])
+
+    @classmethod
+    def merged_of(cls, segments: Sequence[Segment], living: Sequence[Array]) -> Segment:
+        """Those of several segments that were living when somebody looked."""
         sources = [
-            segment.source if not segment.dead else index.chosen(segment.source, numbers)
+            segment.source if len(numbers) == segment.count else index.chosen(segment.source, numbers)
             for segment, numbers in zip(segments, living, strict=True)
         ]
         ids = Ids.gathered([(segment.ids, numbers) for segment, numbers in zip(segments, living, strict=True)])
@@ -165,7 +169,7 @@ class Segment:
         """The ids of those that match the one notification, sorted."""
         if self.residues:
             return self.ids.sorted(self.match(entries, version, attributes)[1])
-        room, offsets, out = self._one_rooms.pop() if self._one_rooms else self._one_room()
+        room, offsets, out = taken(self._one_rooms, self._one_room)
         fixed: tuple[Any, ...] = (*room, self.died, _NONE32, _NONE32, *entries, version, 0, 0, 1)
         while not _match_batch(*fixed, out, offsets):
             out = np.empty(4 * len(out), I32)
@@ -174,7 +178,10 @@ class Segment:
         return found
 
     def _one_room(self) -> tuple[tuple[Array, ...], Array, Array]:
-        return (*self.tables, *self._room()), np.zeros(2, I64), np.empty(_OUTPUT_MIN, I32)
+        return self._tables_and_room(), np.zeros(2, I64), np.empty(_OUTPUT_MIN, I32)
+
+    def _tables_and_room(self) -> tuple[Array, ...]:
+        return (*self.tables, *self._room())
 
     def match_groups(self, entries: Entries, version: int, attributes: Attributes) -> tuple[Array, Array]:
         """Offsets and groups that have a match; stops at each notification when all are found."""
@@ -214,7 +221,7 @@ class Segment:
         offsets = np.zeros(rows + 1, I64)
         out = np.empty(max(_OUTPUT_MIN, int(rows * self._matches_expected * 1.2)), I32)
         grouping = (self.group_of, self._row_group) if groups else (_NONE32, _NONE32)
-        room = self._rooms.pop() if self._rooms else (*self.tables, *self._room())
+        room = taken(self._rooms, self._tables_and_room)
         fixed: tuple[Any, ...] = (*room, self.died, *grouping, *entries, version, groups)
         first = _match_batch(*fixed, 0, rows, out, offsets)
         while first < rows:
