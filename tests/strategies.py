@@ -90,7 +90,7 @@ globs = st.lists(st.sampled_from(("*", "?", "a", "b", "\\*", "\\\\", "é", "\0")
 ORDERED = ("=", "!=", "<", "<=", ">", ">=")
 
 
-def _constraints(name: st.SearchStrategy[str]) -> st.SearchStrategy[Constraint]:
+def constraints_on(name: st.SearchStrategy[str]) -> st.SearchStrategy[Constraint]:
     numeric_kind = st.sampled_from((None, Kind.INT, Kind.FLOAT))
     return st.one_of(
         st.builds(constraint, name, st.sampled_from(ORDERED), texts),
@@ -110,7 +110,7 @@ def _constraints(name: st.SearchStrategy[str]) -> st.SearchStrategy[Constraint]:
     )
 
 
-constraints = _constraints(names)
+constraints = constraints_on(names)
 
 
 def expressions(leaves: st.SearchStrategy[Constraint], max_leaves: int = 6) -> st.SearchStrategy[Expression]:

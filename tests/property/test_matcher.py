@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catchment.matching import Matcher, index, matcher
-from catchment.model.filter import Filter, union_of
+from catchment.model.filter import Conjunction, Filter, union_of
+from catchment.model.language import And
 from catchment.model.notification import Notification
 from tests import oracle
 from tests import strategies as ours
@@ -56,6 +57,26 @@ def test_matches_what_the_oracle_matches(case):
     wanted = [expected(expressions, one) for one in notifications]
     assert list(found.match_batch(notifications)) == wanted
     assert [found.match(one) for one in notifications] == wanted
+
+
+@st.composite
+def conjunction_cases(draw):
+    """Constraints as people write them, several on one name and redundant ones too."""
+    name = st.sampled_from(("x", "y", "$seq"))
+    listed = draw(st.lists(st.lists(ours.constraints_on(name), max_size=4), min_size=1, max_size=8))
+    expressions = [And(tuple(found)) for found in listed]
+    return listed, draw(st.lists(st.sampled_from(expressions).flatmap(ours.near), min_size=1, max_size=4))
+
+
+@given(conjunction_cases())
+def test_conjunctions_need_no_normal_form(case):
+    listed, notifications = case
+    as_written, as_filters = Matcher(), Matcher()
+    as_written.add_many(list(range(len(listed))), [Conjunction(tuple(found)) for found in listed])
+    as_filters.add_many(list(range(len(listed))), [Filter.of(*found) for found in listed])
+    for one in notifications:
+        wanted = [i for i, found in enumerate(listed) if all(oracle.holds(c, one) is True for c in found)]
+        assert as_written.match(one) == as_filters.match(one) == wanted
 
 
 @given(cases(), st.data())

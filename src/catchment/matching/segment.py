@@ -269,9 +269,9 @@ def alternatives_of(found: object) -> tuple[Conjunction, ...]:
     if type(found) is Conjunction:
         return (found,)
     if isinstance(found, Filter):
-        return found.alternatives
+        return found.conjunctions
     if isinstance(found, Cesql):
-        return found.filter.alternatives
+        return found.filter.conjunctions
     raise BadFilterError(f"{shown(found)} is no filter: use Filter, Conjunction or Cesql")
 
 

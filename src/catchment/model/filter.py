@@ -82,23 +82,29 @@ def box_of(constraints: Iterable[Constraint]) -> Box:
 class Filter:
     """`Filter("symbol = 'DIS' and price > 100")`, or `Filter.of(("symbol", "=", "DIS"), ("price", ">", 100))`."""
 
-    __slots__ = ("__dict__", "boxes")
+    __slots__ = ("__dict__", "_written", "boxes")
 
     boxes: tuple[Box, ...]
+    _written: Conjunction | None
 
     def __init__(self, text: str) -> None:
-        self.boxes = union_of(language.parse_filter(text)).boxes
+        expression = language.parse_filter(text)
+        self.boxes = union_of(expression).boxes
+        self._written = _conjunction(expression)
         self._check_size()
 
     @classmethod
     def of(cls, *constraints: Constraint | Sequence[object]) -> Filter:
         """All of some constraints: each a Constraint or (name, operator[, value[, type]])."""
-        return cls.of_boxes([box_of(_as_constraint(one) for one in constraints)])
+        written = Conjunction(tuple(_as_constraint(one) for one in constraints))
+        found = cls.of_boxes([written.box])
+        found._written = written
+        return found
 
     @classmethod
     def of_boxes(cls, boxes: Iterable[Box]) -> Filter:
         found = cls.__new__(cls)
-        found.boxes = normalized(boxes)
+        found.boxes, found._written = normalized(boxes), None
         found._check_size()
         return found
 
@@ -159,6 +165,12 @@ class Filter:
         return tuple(found if len(self.boxes) < 2 else _needed(found))
 
     @property
+    def conjunctions(self) -> tuple[Conjunction, ...]:
+        """Conjunctions that together say the same, the one it was written as if it was: what an index
+        takes in, which brings its own order to constraints and needs no normal form."""
+        return self.alternatives if self._written is None else (self._written,)
+
+    @property
     def comparisons(self) -> int:
         """How many comparisons deciding it may take: what approximation bounds."""
         return sum(one.comparisons for one in self.alternatives)
@@ -210,6 +222,13 @@ def _needed(conjunctions: list[Conjunction]) -> list[Conjunction]:
     """Leaves out what the others say anyway: a box says at once what conjunctions may say twice."""
     by_box = {one.box: one for one in conjunctions}
     return [by_box[box] for box in irredundant(list(by_box))]
+
+
+def _conjunction(found: language.Expression) -> Conjunction | None:
+    """An expression as one conjunction of the constraints that stand in it, if it is no more than that."""
+    parts = found.parts if isinstance(found, language.And) else (found,)
+    constraints = tuple(part for part in parts if isinstance(part, Constraint))
+    return Conjunction(constraints) if len(constraints) == len(parts) else None
 
 
 def _is_all(found: object) -> bool:
