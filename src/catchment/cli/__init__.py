@@ -48,8 +48,16 @@ AGAINST_HELP: Final = (
     "A file of notifications, one JSON object on each line, or - for standard input: say of each whether "
     "it matches and what failed. A bad line is reported and makes the exit code 1."
 )
-JSON_HELP: Final = "Print JSON: one document, or with --against a line for the report, each verdict and the summary."
+ON_HELP: Final = (
+    "An archive of notifications: say of each day how many would have matched, and which first. Needs Spark."
+)
+JSON_HELP: Final = (
+    "Print JSON: one document, or with --against or --on a line for the report, each verdict or day, and the summary."
+)
 JsonFlag = Annotated[bool, Parameter(name="--json", help=JSON_HELP, negative="", show_default=False)]
+
+
+Dialect = Annotated[Literal["catchment", "cesql"], Parameter(help="The language of the filter.")]
 
 
 @app.command
@@ -59,7 +67,8 @@ def check(
     *,
     covers: Annotated[str | None, Parameter(help=COVERS_HELP, metavar="OTHER")] = None,
     against: Annotated[str | None, Parameter(help=AGAINST_HELP, metavar="FILE", allow_leading_hyphen=True)] = None,
-    dialect: Annotated[Literal["catchment", "cesql"], Parameter(help="The language of the filter.")] = "catchment",
+    on: Annotated[str | None, Parameter(help=ON_HELP, metavar="ARCHIVE")] = None,
+    dialect: Dialect = "catchment",
     kind: Annotated[
         Literal["filter", "pattern", "advertisement"], Parameter(name="--as", help="What the text is.")
     ] = "filter",
@@ -71,7 +80,27 @@ def check(
     """
     from catchment.cli.check import run_check
 
-    return run_check(filter, covers, against, dialect, kind, json)
+    return run_check(filter, covers, against, on, dialect, kind, json)
+
+
+@app.command
+def replay(
+    archive: Annotated[str, Parameter(help="The directory of the archive.")],
+    /,
+    *,
+    filter: Annotated[str | None, Parameter(help="Only what matches this filter.")] = None,
+    start: Annotated[str | None, Parameter(name="--from", help="The first time, or day, to replay.")] = None,
+    end: Annotated[str | None, Parameter(name="--to", help="The time, or day, to stop before.")] = None,
+    output: Annotated[
+        str | None, Parameter(name=["--output", "-o"], help="A file to write, instead of standard output.")
+    ] = None,
+    dialect: Dialect = "catchment",
+    master: Annotated[str | None, Parameter(help="The Spark master; local[*] unless told.")] = None,
+) -> int:
+    """Replay an archive: its notifications in publication order, one JSON object on each line."""
+    from catchment.cli.replay import run_replay
+
+    return run_replay(archive, filter, start, end, output, dialect, master)
 
 
 @app.command
@@ -80,6 +109,58 @@ def demo(*, json: JsonFlag = False) -> int:
     from catchment.cli.demo import run_demo
 
     return run_demo(json)
+
+
+SUBSCRIPTIONS_HELP: Final = "A file or directory of subscriptions: id, subscriber, filter; broker, dialect, expires."
+FORMAT_HELP: Final = "What the files are; unless told, what their names say."
+TYPES_HELP: Final = "The attributes and their types, as CSV needs: symbol:string,price:float."
+MasterFlag = Annotated[str | None, Parameter(help="The Spark master; local[*] unless told.")]
+OUTPUT_NAMES: Final = ["--output", "-o"]
+
+
+@app.command
+def compile(
+    subscriptions: Annotated[str | None, Parameter(help=SUBSCRIPTIONS_HELP)] = None,
+    /,
+    *,
+    output: Annotated[str, Parameter(name=OUTPUT_NAMES, help="The directory of the index.", metavar="INDEX")],
+    format: Annotated[Literal["json", "csv", "parquet"] | None, Parameter(help=FORMAT_HELP)] = None,
+    add: Annotated[str | None, Parameter(help="Subscriptions to add to the index.", metavar="FILE")] = None,
+    remove: Annotated[str | None, Parameter(help="A column id: what to remove from it.", metavar="FILE")] = None,
+    shards: Annotated[int | None, Parameter(help="Into how many parts to split it; unless told, by size.")] = None,
+    master: MasterFlag = None,
+    json: JsonFlag = False,
+) -> int:
+    """Compile subscriptions to an index on Spark, or change one. Bad rows go to a table of rejects."""
+    from catchment.cli.compile import run_compile
+
+    return run_compile(subscriptions, output, format, add, remove, shards, master, json)
+
+
+@app.command
+def match(
+    notifications: Annotated[str, Parameter(help="A file or directory of notifications.")],
+    /,
+    *,
+    index: Annotated[str, Parameter(help="The index that catchment compile made.")],
+    output: Annotated[str, Parameter(name=OUTPUT_NAMES, help="A new directory for the result.", metavar="OUT")],
+    format: Annotated[
+        Literal["json", "cloudevents", "cloudevents-lines", "csv", "parquet"] | None, Parameter(help=FORMAT_HELP)
+    ] = None,
+    types: Annotated[str | None, Parameter(help=TYPES_HELP)] = None,
+    pairs: Annotated[bool, Parameter(help="A row for each match.", negative="", show_default=False)] = False,
+    unmatched: Annotated[bool, Parameter(help="Only what nobody asked for.", negative="", show_default=False)] = False,
+    counts: Annotated[
+        bool, Parameter(help="How many each subscription matched.", negative="", show_default=False)
+    ] = False,
+    master: MasterFlag = None,
+    json: JsonFlag = False,
+) -> int:
+    """Match notifications against an index on Spark: each with the ids of the subscriptions that match it."""
+    from catchment.cli.match import chosen_kind, run_match
+
+    kind = chosen_kind(pairs, unmatched, counts)
+    return run_match(notifications, index, output, format, types, kind, master, json)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

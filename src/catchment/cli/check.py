@@ -14,9 +14,19 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-def run_check(text: str, covers: str | None, against: str | None, dialect: str, kind: str, as_json: bool) -> int:
+def run_check(
+    text: str, covers: str | None, against: str | None, on: str | None, dialect: str, kind: str, as_json: bool
+) -> int:
     subject = subject_of("FILTER", text, dialect, kind)
     relation = None if covers is None else subject.relation(subject_of("--covers", covers, dialect, kind))
+    if on is not None:
+        from catchment.cli.on import filter_for, opened_archive, run_on
+
+        if against is not None:
+            raise BadUsage("--against and --on: one at a time")
+        wanted, archive = filter_for(subject), opened_archive("--on", on)
+        _print_report(subject, relation, as_json, wrapped=True)
+        return run_on(wanted, archive, as_json)
     if against is None:
         _print_report(subject, relation, as_json)
         return 0

@@ -89,6 +89,22 @@ def equal_bytes(a: Bytes, a_start: int, b: Bytes, b_start: int, count: int) -> b
 
 
 @kernel
+def name_number(buffer: Bytes, start: int, length: int, slots: Ints, names: Ints, count: int) -> int:
+    """The number of a name, `count` when it is new; (start, length) of each name are in `names`."""
+    mask = len(slots) - 1
+    at = hash_bytes(buffer, start, start + length) & mask
+    while slots[at] >= 0:
+        known = slots[at]
+        if names[known, 1] == length and equal_bytes(buffer, names[known, 0], buffer, start, length):
+            return known
+        at = (at + 1) & mask
+    slots[at] = count
+    names[count, 0] = start
+    names[count, 1] = length
+    return count
+
+
+@kernel
 def compare_bytes(a: Bytes, a_start: int, a_end: int, b: Bytes, b_start: int, b_end: int) -> int:
     """Below, at or above 0 as a is below, equal to or above b, by code point (the order of UTF-8)."""
     common = min(a_end - a_start, b_end - b_start)

@@ -29,6 +29,7 @@ from catchment.matching.kernels_bytes import (
     equal_bytes,
     hash_bytes,
     kernel,
+    name_number,
     read_object,
     skip_object,
 )
@@ -203,22 +204,6 @@ def _kind(buffer: Bytes, start: int) -> int:
 
 
 @kernel
-def attribute_number(buffer: Bytes, start: int, length: int, slots: Ints, names: Ints, count: int) -> int:
-    """The number of an attribute name, `count` when it is new."""
-    mask = len(slots) - 1
-    at = hash_bytes(buffer, start, start + length) & mask
-    while slots[at] >= 0:
-        known = slots[at]
-        if names[known, 1] == length and equal_bytes(buffer, names[known, 0], buffer, start, length):
-            return known
-        at = (at + 1) & mask
-    slots[at] = count
-    names[count, 0] = start
-    names[count, 1] = length
-    return count
-
-
-@kernel
 def fill_name_slots(blob: Bytes, names: Ints, slots: Ints) -> None:
     """Makes distinct names findable by their bytes."""
     mask = len(slots) - 1
@@ -236,7 +221,7 @@ def parse_constraints(blob: Bytes, starts: Ints, slots: Ints, names: Ints, parse
     for i in range(len(starts) - 1):
         _, _, _, _, at = read_object(blob, starts[i])
         _, _, start, length, at = read_object(blob, at)
-        number = attribute_number(blob, start, length, slots, names, count)
+        number = name_number(blob, start, length, slots, names, count)
         count = max(count, number + 1)
         _, _, start, length, at = read_object(blob, at)
         parsed[i, C_ATTRIBUTE] = number

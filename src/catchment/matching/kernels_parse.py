@@ -21,9 +21,8 @@ from catchment.matching.kernels_bytes import (
     STRING,
     Bytes,
     Ints,
-    equal_bytes,
-    hash_bytes,
     kernel,
+    name_number,
     read_object,
 )
 
@@ -31,22 +30,6 @@ PARSED, BAD_VALUE, BAD_SHAPE, MANY_NAMES = 0, 1, 2, 3
 BITS = -2  # a column of booleans, packed
 _MAGNITUDE = 0x7FFFFFFFFFFFFFFF
 _INFINITE = 0x7FF0000000000000
-
-
-@kernel
-def name_number(buffer: Bytes, start: int, length: int, slots: Ints, names: Ints, count: int) -> int:
-    """The number of a name, `count` when it is new; (start, length) of each name are in `names`."""
-    mask = len(slots) - 1
-    at = hash_bytes(buffer, start, start + length) & mask
-    while slots[at] >= 0:
-        known = slots[at]
-        if names[known, 1] == length and equal_bytes(buffer, names[known, 0], buffer, start, length):
-            return known
-        at = (at + 1) & mask
-    slots[at] = count
-    names[count, 0] = start
-    names[count, 1] = length
-    return count
 
 
 @kernel

@@ -1,0 +1,118 @@
+"""`catchment match`: notifications against an index, into Parquet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from catchment.cli.jobs import Stages, format_of, note, session
+from catchment.cli.terminal import BadUsage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from catchment.pipeline.index import Index
+    from catchment.pipeline.inputs import Input
+
+ROWS, PAIRS, UNMATCHED, COUNTS = "rows", "pairs", "unmatched", "counts"
+
+
+def run_match(
+    notifications: str,
+    index: str,
+    output: str,
+    format: str | None,
+    types: str | None,
+    kind: str,
+    master: str | None,
+    as_json: bool,
+) -> int:
+    if Path(output).exists():
+        raise BadUsage(f"{output} is there already: name a new directory")
+    declared = None if types is None else types_of(types)
+    chosen = format_of(notifications, format)
+    spark = session(master)
+    from catchment.pipeline import open_index, read_notifications
+
+    opened = open_index(index)
+    with Stages(spark, as_json) as stages:
+        stages("reading")
+        given = read_notifications(spark, notifications, chosen, declared)  # type: ignore[arg-type]
+        stages("matching")
+        counts = _write(given, opened, output, kind)
+    return _summary(counts, opened, output, as_json)
+
+
+def chosen_kind(pairs: bool, unmatched: bool, counts: bool) -> str:
+    """What is to be written, of options that exclude each other."""
+    chosen = [kind for kind, wanted in ((PAIRS, pairs), (UNMATCHED, unmatched), (COUNTS, counts)) if wanted]
+    if len(chosen) > 1:
+        raise BadUsage(f"--{chosen[0]} and --{chosen[1]} are different results: ask for one")
+    return chosen[0] if chosen else ROWS
+
+
+def types_of(text: str) -> dict[str, str]:
+    """`price:float,symbol:string` as a mapping; a name may hold colons."""
+    found = {}
+    for part in text.split(","):
+        name, _, kind = part.strip().rpartition(":")
+        if not name:
+            raise BadUsage(f"--types {text}: write name:type, with commas between: price:float,symbol:string")
+        found[name] = kind
+    return found
+
+
+def _write(given: Input, index: Index, output: str, kind: str) -> dict[str, int]:
+    """Writes what was asked for and the rejects; the counts come with it, without another pass."""
+    from pyspark.sql import Observation
+
+    seen, rejected = Observation(), Observation()
+    found = _chosen(given.rows, index, kind, seen)
+    place = Path(output).absolute()
+    found.write.parquet((place / "matched").as_uri())
+    counts = {name: int(value or 0) for name, value in seen.get.items()}
+    if given.rejected != 0:
+        observed = given.rejects.observe(rejected, _count())
+        observed.write.parquet((place / "rejects").as_uri())
+        counts["rejected"] = int(rejected.get["rejected"])
+    return {"rejected": 0, **counts}
+
+
+def _count() -> Any:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.count(F.lit(1)).alias("rejected")
+
+
+def _chosen(rows: DataFrame, index: Index, kind: str, seen: Any) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from catchment.pipeline import match, match_counts
+    from catchment.pipeline.schema import col
+
+    one = F.count(F.lit(1)).alias("notifications")
+    if kind == COUNTS:
+        return match_counts(rows.observe(seen, one), index)
+    size = F.size("subscriptions")
+    matched, matches = F.count_if(size > 0).alias("matched"), F.sum(size).alias("matches")
+    found = match(rows, index).observe(seen, one, matched, matches)
+    if kind == UNMATCHED:
+        return found.where(size == 0).drop("subscriptions")
+    if kind == PAIRS:
+        return found.select(*map(col, rows.columns), F.explode("subscriptions").alias("subscription"))
+    return found
+
+
+def _summary(counts: dict[str, int], index: Index, output: str, as_json: bool) -> int:
+    if counts["rejected"]:
+        rows = "1 row is" if counts["rejected"] == 1 else f"{counts['rejected']:,} rows are"
+        note(f"{rows} no notification: see {Path(output) / 'rejects'}")
+    if as_json:
+        print(json.dumps({**counts, "index": index.path, "version": index.version, "output": output}))
+        return 0
+    print(f"{counts['notifications']:,} notifications against version {index.version} of {index.path}")
+    if "matched" in counts:
+        print(f"{counts['matched']:,} matched, {counts['matches']:,} matches")
+    print(f"written to {Path(output) / 'matched'}")
+    return 0

@@ -1,0 +1,50 @@
+"""Bulk work on Spark: subscriptions compiled to a memory-mapped index, notifications matched against it.
+
+Every job is a function from DataFrames to a DataFrame; schemas are declared, rows travel as Arrow batches, and
+nothing of unbounded size comes to the driver. `docs/pipeline.md` has the picture.
+"""
+
+from __future__ import annotations
+
+from catchment.errors import UnavailableError
+
+try:
+    import pyspark  # noqa: F401  # only to say what is missing in words that help
+except ModuleNotFoundError:
+    raise UnavailableError("this needs PySpark, which is not installed: pip install 'catchment[spark]'") from None
+
+from catchment.pipeline.archive import archive, compact, replay
+from catchment.pipeline.compile import (
+    add_subscriptions,
+    change_subscriptions,
+    compile_subscriptions,
+    remove_subscriptions,
+)
+from catchment.pipeline.dry_run import dry_run
+from catchment.pipeline.index import Index, open_index
+from catchment.pipeline.inputs import Input, read_notifications, read_subscriptions
+from catchment.pipeline.match import match, match_counts, match_pairs, unmatched
+from catchment.pipeline.patterns import detect
+from catchment.pipeline.session import spark_session
+
+__all__ = [
+    "Index",
+    "Input",
+    "add_subscriptions",
+    "archive",
+    "change_subscriptions",
+    "compact",
+    "compile_subscriptions",
+    "detect",
+    "dry_run",
+    "match",
+    "match_counts",
+    "match_pairs",
+    "open_index",
+    "read_notifications",
+    "read_subscriptions",
+    "remove_subscriptions",
+    "replay",
+    "spark_session",
+    "unmatched",
+]

@@ -1,0 +1,331 @@
+"""Reading notifications and subscriptions from files; what is no such thing goes to a table of rejects.
+
+    files ─► records (file, block, content) ─► decoder, in workers ─► wide typed columns
+                                                                └──► rejects: file, row, reason, text
+
+JSON does not say which attributes there are, so it is read twice: once for the attributes and their types (and the
+number of bad rows), once for the values. Declared types spare the first. Rows are numbered exactly although large
+files are read in blocks: each row is counted within its block, and the counts of the blocks before are added to
+the rejects alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Literal, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
+
+from catchment.errors import InputError, LimitError, UnavailableError, shown
+from catchment.model.notification import Notification
+from catchment.model.values import Type, type_of
+from catchment.pipeline import decoders, wide
+from catchment.pipeline.decoders import Decoder, Item, SubscriptionRow
+from catchment.pipeline.schema import (
+    COLUMNS_MAX,
+    REJECTS,
+    SUBSCRIPTIONS,
+    AttributeColumn,
+    attribute_columns,
+    declared_columns,
+    notification_arrays,
+    notification_schema,
+    refuse_case_twins,
+    type_named,
+)
+
+T = TypeVar("T")
+NotificationFormat = Literal["json", "cloudevents", "cloudevents-lines", "parquet", "csv"]
+SubscriptionFormat = Literal["json", "parquet", "csv"]
+
+# A CloudEvents batch is one JSON text, parsed whole by one worker; longer files hold one on each line.
+CLOUDEVENTS_FILE_BYTES_MAX: Final = 256 * 1_048_576
+
+FILE, ROW, BLOCK, REASON, TEXT = "$file", "$row", "$block", "$reason", "$text"
+_CORRUPT: Final = "$corrupt"
+_PLACES: Final = (
+    StructField(FILE, StringType()),
+    StructField(BLOCK, LongType()),
+    StructField(ROW, LongType()),
+    StructField(REASON, StringType()),
+    StructField(TEXT, StringType()),
+)
+_SEEN: Final = StructType(
+    [StructField("name", StringType()), StructField("type", StringType()), StructField("count", LongType())]
+)
+_REJECTED: Final = "rejected"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What was read: good rows, the rejects (schema `REJECTS`), and how many those are if that is known."""
+
+    rows: DataFrame
+    rejects: DataFrame
+    rejected: int | None = None
+
+
+def read_notifications(
+    spark: SparkSession,
+    path: str | list[str],
+    format: NotificationFormat = "json",
+    types: Mapping[str, Type | str] | None = None,
+    options: Mapping[str, str] | None = None,
+) -> Input:
+    """Notifications as wide columns. `types` declares the attributes: CSV needs that, JSON is then read only once,
+    and an attribute that is not declared, or of another type, makes its row a reject."""
+    if format == "parquet":
+        return Input(*wide.split(wide.from_parquet(spark, path)))
+    named = {name: type_named(kind) for name, kind in (types or {}).items()}
+    if format == "csv":
+        if types is None:
+            raise InputError("CSV does not say what is a number: declare the types of its columns")
+        records, header = _csv_records(spark, path, options or {})
+        cells = decoders.NotificationCells(decoders.cell_types(header, named))
+        return _notifications(records, cells, declared_columns(named))
+    records = _whole_files(spark, path) if format == "cloudevents" else _lines(spark, path)
+    decoder = _NOTIFICATION_DECODERS[format]
+    if types is not None:
+        return _notifications(records, decoder, declared_columns(named))
+    columns, rejected = _discovered(records, decoder)
+    return _notifications(records, decoder, columns, rejected)
+
+
+def read_subscriptions(
+    spark: SparkSession,
+    path: str | list[str],
+    format: SubscriptionFormat = "json",
+    options: Mapping[str, str] | None = None,
+) -> Input:
+    """Subscriptions with the columns of `SUBSCRIPTIONS`, and `$file` and `$row`, by which compiling can say where a
+    filter that does not parse stands."""
+    if format == "parquet":
+        return Input(*wide.subscriptions_from_parquet(spark, path))
+    if format == "csv":
+        records, header = _csv_records(spark, path, options or {})
+        _require_columns(header)
+        decoder: Decoder[SubscriptionRow] = decoders.SubscriptionCells(tuple(header))
+    else:
+        records, decoder = _lines(spark, path), decoders.subscription_lines()
+    decoded = records.mapInArrow(_SubscriptionRows(decoder), StructType([*SUBSCRIPTIONS.fields, *_PLACES]))
+    placed = _with_row_of_file(decoded, records)
+    good = placed.where(F.col(REASON).isNull()).select(*SUBSCRIPTIONS.names, FILE, ROW)
+    return Input(good, _rejects(placed))
+
+
+_NOTIFICATION_DECODERS: Final[dict[str, Decoder[Notification]]] = {
+    "json": decoders.notification_lines(),
+    "cloudevents-lines": decoders.cloudevent_lines(),
+    "cloudevents": decoders.cloudevents_file,
+}
+
+
+def _require_columns(header: Iterable[str]) -> None:
+    if missing := [name for name in ("id", "subscriber", "filter") if name not in set(header)]:
+        raise InputError(f"subscriptions have columns id, subscriber and filter: there is no {', '.join(missing)}")
+
+
+# --- records ------------------------------------------------------------------------------------
+
+
+def _load(spark: SparkSession, format: str, path: str | list[str], **settings: Any) -> DataFrame:
+    from pyspark.errors import AnalysisException
+
+    try:
+        reader = spark.read.format(format).options(**settings)
+        return reader.load(path)
+    except AnalysisException as problem:
+        if problem.getCondition() != "PATH_NOT_FOUND":
+            raise
+        raise UnavailableError(f"there is no file at {path if isinstance(path, str) else ', '.join(path)}") from None
+
+
+def _lines(spark: SparkSession, path: str | list[str]) -> DataFrame:
+    # As bytes: what is not UTF-8 is a bad row, not a crash on the way to Python.
+    return _load(spark, "text", path, lineSep="\n").select(
+        F.col("_metadata.file_path").alias(FILE),
+        F.col("_metadata.file_block_start").alias(BLOCK),
+        F.col("value").cast("binary").alias("content"),
+    )
+
+
+def _whole_files(spark: SparkSession, path: str | list[str]) -> DataFrame:
+    found = _load(spark, "binaryFile", path)
+    content = F.when(F.col("length") <= CLOUDEVENTS_FILE_BYTES_MAX, F.col("content"))
+    return found.select(F.col("path").alias(FILE), F.lit(0).cast("bigint").alias(BLOCK), content.alias("content"))
+
+
+def _csv_records(spark: SparkSession, path: str | list[str], options: Mapping[str, str]) -> tuple[DataFrame, list[str]]:
+    """Rows as arrays of texts, and the header. Spark reads the syntax; the types are ours to read, which says why a
+    cell is none."""
+    header = _load(spark, "csv", path, **{**options, "header": "true"}).columns
+    schema = StructType([*(StructField(name, StringType()) for name in header), StructField(_CORRUPT, StringType())])
+    # A text that no cell has stands for null, so that "" is the empty string and nothing is absence.
+    settings = {"nullValue": "\0", **options, "header": "true", "enforceSchema": "false", "mode": "PERMISSIVE"}
+    reader = spark.read.schema(schema).options(**settings, columnNameOfCorruptRecord=_CORRUPT)
+    found = reader.csv(path)
+    cells = F.array(*(F.col("`" + name.replace("`", "``") + "`") for name in schema.names))
+    return found.select(
+        F.col("_metadata.file_path").alias(FILE),
+        F.col("_metadata.file_block_start").alias(BLOCK),
+        cells.cast(ArrayType(StringType())).alias("content"),
+    ), header
+
+
+# --- decoding, in workers -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed(Generic[T]):
+    file: str
+    block: int
+    item: Item[T]
+
+
+def _decoded(batches: Iterable[pa.RecordBatch], decode: Decoder[T]) -> Iterator[list[_Placed[T]]]:
+    """The items of each batch. A task reads its blocks one after another, so rows are counted by counting."""
+    place, count = ("", -1), 0
+    for batch in batches:
+        found = []
+        for file, block, content in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            if (file, block) != place:
+                place, count = (file, block), 0
+            for item in decode(content) if content is not None else [_too_long()]:
+                found.append(_Placed(file, block, Item(count + item.row, item.value, item.reason, item.text)))
+            count += 1
+        yield found
+
+
+def _too_long() -> Item[Any]:
+    limit = f"CLOUDEVENTS_FILE_BYTES_MAX is {CLOUDEVENTS_FILE_BYTES_MAX:,}"
+    return Item(0, None, f"{limit}, the file is longer: write one CloudEvent on each line", None)
+
+
+def _place_arrays(found: list[_Placed[T]]) -> list[pa.Array]:
+    return [
+        pa.array([one.file for one in found], pa.string()),
+        pa.array([one.block for one in found], pa.int64()),
+        pa.array([one.item.row for one in found], pa.int64()),
+        pa.array([one.item.reason for one in found], pa.string()),
+        pa.array([one.item.text for one in found], pa.string()),
+    ]
+
+
+@dataclass(frozen=True)
+class _NotificationRows:
+    """For mapInArrow: wide columns and the place of each row."""
+
+    decode: Decoder[Notification]
+    columns: tuple[AttributeColumn, ...]
+    closed: bool
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        known = frozenset((one.name, one.type) for one in self.columns)
+        for decoded in _decoded(batches, self.decode):
+            found = [_declared(one, known) for one in decoded] if self.closed else decoded
+            arrays = notification_arrays([one.item.value for one in found], self.columns)
+            names = [*arrays, *(field.name for field in _PLACES)]
+            yield pa.RecordBatch.from_arrays([*arrays.values(), *_place_arrays(found)], names)
+
+
+def _declared(found: _Placed[Notification], known: frozenset[tuple[str, Type]]) -> _Placed[Notification]:
+    """Turns a notification with an attribute that no column can hold into a reject."""
+    value = found.item.value
+    for name, one in () if value is None else value.items():
+        if (name, type_of(one)) not in known:
+            reason = f"attribute {shown(name)} of type {type_of(one)} is not declared"
+            text = "" if value is None else repr(value)
+            return _Placed(found.file, found.block, Item(found.item.row, None, reason, text))
+    return found
+
+
+@dataclass(frozen=True)
+class _Attributes:
+    """For mapInArrow: the attributes of a partition with their types and counts, and the number of bad rows."""
+
+    decode: Decoder[Notification]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        counts: Counter[tuple[str, str]] = Counter()
+        for decoded in _decoded(batches, self.decode):
+            for one in decoded:
+                value = one.item.value
+                if value is None:
+                    counts["", _REJECTED] += 1
+                else:
+                    counts.update((name, type_of(found).value) for name, found in value.items())
+            if len(counts) > COLUMNS_MAX:
+                yield _count_batch(counts)
+                counts.clear()
+        yield _count_batch(counts)
+
+
+def _count_batch(counts: Counter[tuple[str, str]]) -> pa.RecordBatch:
+    names, kinds = [name for name, _ in counts], [kind for _, kind in counts]
+    columns = [pa.array(names, pa.string()), pa.array(kinds, pa.string()), pa.array(counts.values(), pa.int64())]
+    return pa.RecordBatch.from_arrays(columns, _SEEN.names)
+
+
+@dataclass(frozen=True)
+class _SubscriptionRows:
+    """For mapInArrow: the columns of `SUBSCRIPTIONS` and the place of each row."""
+
+    decode: Decoder[SubscriptionRow]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for found in _decoded(batches, self.decode):
+            arrays = [
+                pa.array([getattr(one.item.value, name, None) for one in found], _subscription_type(name))
+                for name in SUBSCRIPTIONS.names
+            ]
+            names = [*SUBSCRIPTIONS.names, *(field.name for field in _PLACES)]
+            yield pa.RecordBatch.from_arrays([*arrays, *_place_arrays(found)], names)
+
+
+def _subscription_type(name: str) -> pa.DataType:
+    return pa.timestamp("us", "UTC") if name == "expires" else pa.string()
+
+
+# --- joining it up ------------------------------------------------------------------------------
+
+
+def _discovered(records: DataFrame, decode: Decoder[Notification]) -> tuple[tuple[AttributeColumn, ...], int]:
+    """The columns that hold every attribute there is, and the number of rejects."""
+    seen = records.mapInArrow(_Attributes(decode), _SEEN).groupBy("name", "type").agg(F.sum("count").alias("count"))
+    found = {(row["name"], row["type"]): int(row["count"]) for row in seen.limit(COLUMNS_MAX + 2).collect()}
+    rejected = found.pop(("", _REJECTED), 0)
+    if len(found) > COLUMNS_MAX:
+        raise LimitError("COLUMNS_MAX", COLUMNS_MAX, "more attributes", "declare the types of those you match on")
+    return attribute_columns({(name, Type(kind)): count for (name, kind), count in found.items()}), rejected
+
+
+def _notifications(
+    records: DataFrame,
+    decode: Decoder[Notification],
+    columns: tuple[AttributeColumn, ...],
+    rejected: int | None = None,
+) -> Input:
+    schema = notification_schema(columns)
+    refuse_case_twins(records.sparkSession, schema)
+    rows = _NotificationRows(decode, columns, rejected is None)
+    decoded = records.mapInArrow(rows, StructType([*schema.fields, *_PLACES]))
+    good = decoded.where(F.col(REASON).isNull()).drop(*(field.name for field in _PLACES))
+    return Input(good, _rejects(_with_row_of_file(decoded.where(F.col(REASON).isNotNull()), records)), rejected)
+
+
+def _with_row_of_file(decoded: DataFrame, records: DataFrame) -> DataFrame:
+    """Rows numbered from 1 within their file instead of from 0 within their block."""
+    before = Window.partitionBy(FILE).orderBy(BLOCK).rowsBetween(Window.unboundedPreceding, -1)
+    bases = records.groupBy(FILE, BLOCK).count().select(FILE, BLOCK, F.sum("count").over(before).alias("$base"))
+    row: Column = F.col(ROW) + F.coalesce(F.col("$base"), F.lit(0)) + 1
+    return decoded.join(F.broadcast(bases), [FILE, BLOCK], "left").withColumn(ROW, row)
+
+
+def _rejects(placed: DataFrame) -> DataFrame:
+    named = [F.col(f"${name}").alias(name) for name in REJECTS.names]
+    return placed.where(F.col(REASON).isNotNull()).select(*named)

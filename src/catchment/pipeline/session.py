@@ -1,0 +1,109 @@
+"""The Spark session that the jobs expect: workers with our Python, Arrow, UTC, one cache of compiled kernels.
+
+A session that is there already is taken as it is: whoever made it knows why. Jobs say so where one of its settings
+would change what they mean (`spark.sql.caseSensitive`, see `schema.refuse_case_twins`).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from catchment.errors import UnavailableError
+
+LOCAL: Final = "local[*]"
+CONNECT_PREFIX: Final = "sc://"
+NUMBA_CACHE: Final = "NUMBA_CACHE_DIR"
+
+_SETTINGS: Final = {
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Instants are UTC everywhere; a local zone would only change how they print, and CSV dates.
+    "spark.sql.session.timeZone": "UTC",
+    # Attribute names are any Unicode text: `Price` is not `price`.
+    "spark.sql.caseSensitive": "true",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+# Nobody but this machine has a reason to talk to a local session.
+_LOCAL_SETTINGS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def spark_session(
+    master: str | None = None, *, name: str = "catchment", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """The active session if there is one, or a new one: `local[*]`, or any master, or `sc://host` (Spark Connect).
+
+    `settings` come last, so they win. UnavailableError where there is no Java to run it with.
+    """
+    found = SparkSession.getActiveSession()
+    if found is not None:
+        return found
+    _quiet()
+    chosen = master or os.environ.get("SPARK_REMOTE") or os.environ.get("MASTER") or LOCAL
+    if chosen.startswith(CONNECT_PREFIX):
+        return _connected(chosen, name, settings or {})
+    _require_java()
+    # Spark looks for `python3` on the PATH of the worker, which is not where catchment is installed.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(chosen).appName(name)
+    for key, value in (_settings(chosen) | dict(settings or {})).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _settings(master: str) -> dict[str, str]:
+    found = dict(_SETTINGS)
+    if master.startswith("local"):
+        found |= _LOCAL_SETTINGS
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if cache := numba_cache():
+        # For the workers, and for this process and what it starts from now on.
+        os.environ[NUMBA_CACHE] = found[f"spark.executorEnv.{NUMBA_CACHE}"] = cache
+    return found
+
+
+def numba_cache() -> str | None:
+    """Where workers share compiled kernels; None where that is beside the sources, which is already warm."""
+    if given := os.environ.get(NUMBA_CACHE):
+        return given
+    beside = Path(__file__).parents[1] / "matching"
+    if os.access(beside / "__pycache__" if (beside / "__pycache__").is_dir() else beside, os.W_OK):
+        return None
+    shared = Path(tempfile.gettempdir()) / f"catchment-numba-{os.getuid()}"
+    shared.mkdir(mode=0o700, exist_ok=True)
+    return str(shared)
+
+
+def _connected(address: str, name: str, settings: Mapping[str, str]) -> SparkSession:
+    """On Spark Connect the server's workers are what they are: only settings of the session can be asked for."""
+    session_settings = {key: value for key, value in _SETTINGS.items() if key.startswith("spark.sql.")}
+    try:
+        builder = SparkSession.builder.remote(address).appName(name)
+        for key, value in (session_settings | dict(settings)).items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+    except ImportError as problem:
+        raise UnavailableError(
+            f"Spark Connect needs more packages: pip install 'pyspark[connect]' ({problem})"
+        ) from None
+
+
+def _require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which(str(Path(home) / "bin" / "java") if home else "java") is None:
+        place = f"JAVA_HOME is {home}, where there is none" if home else "there is none on the PATH"
+        raise UnavailableError(f"Spark needs Java 17 or newer, and {place}: install a JRE, or set JAVA_HOME to one")
+
+
+def _quiet() -> None:
+    """Warnings of PySpark and pandas about each other, which nobody who runs a job can act on."""
+    for category in (DeprecationWarning, FutureWarning, UserWarning):
+        warnings.filterwarnings("ignore", category=category, module=r"(pyspark|pandas)\b.*")

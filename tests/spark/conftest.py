@@ -1,0 +1,19 @@
+"""One Spark session for all tests of this directory, small enough for a shared machine."""
+
+import pytest
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+}
+
+
+@pytest.fixture(scope="session")
+def spark():
+    from catchment.pipeline.session import spark_session
+
+    session = spark_session("local[2]", name="tests", settings=SETTINGS)
+    yield session
+    session.stop()

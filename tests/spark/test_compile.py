@@ -1,0 +1,247 @@
+"""Subscriptions compiled to an index: the report, the rejects, versions, and changes to them."""
+
+import json
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from catchment.errors import BadIndexError, InputError, LimitError
+from catchment.matching import Matcher
+from catchment.model.filter import Filter
+from catchment.sim.workload import filters, notifications
+
+pytest.importorskip("pyspark")
+pytestmark = pytest.mark.spark
+
+from pyspark.testing import assertDataFrameEqual  # noqa: E402
+
+from catchment.pipeline import compile, index, parse, shards  # noqa: E402
+from catchment.pipeline.compile import change_subscriptions, compile_subscriptions  # noqa: E402
+from catchment.pipeline.index import open_index, prune  # noqa: E402
+from catchment.pipeline.inputs import read_subscriptions  # noqa: E402
+
+NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+SCHEMA = "id string, subscriber string, filter string, dialect string, expires timestamp"
+ROWS = [
+    ("a1", "alice", "x > 1", None, None),
+    ("a2", "alice", "x > 1 and x > 0", None, None),
+    ("a3", "alice", "x > 5 and y = 1", "catchment", None),
+    ("a4", "alice", "x < 1 and x > 2", None, None),
+    ("a5", "alice", "x > 7", None, datetime(2026, 11, 15, 11, 0, tzinfo=UTC)),
+    ("a6", "alice", "s = 'x' or s = 'y'", None, datetime(2026, 11, 15, 13, 0, tzinfo=UTC)),
+    ("b1", "bob", "x > 9", None, None),
+    ("b2", "bob", "x LIKE 'a%'", "cesql", None),
+    ("b3", "bob", "x >", None, None),
+    ("b4", "bob", "x > 1", "sql", None),
+    ("b1", "bob", "x > 10", None, None),
+    (None, "bob", "x > 1", None, None),
+    ("b" * 2000, "bob", "x > 1", None, None),
+]
+
+
+@pytest.fixture(scope="module")
+def compiled(spark, tmp_path_factory):
+    path = tmp_path_factory.mktemp("compiled") / "index"
+    return compile_subscriptions(spark.createDataFrame(ROWS, SCHEMA), path, now=NOW)
+
+
+def matched(found, notification):
+    """The ids that the shards of an index match."""
+    return sorted(id for path in found.shard_paths for id in Matcher.open(path).match(notification))
+
+
+def catalogue(spark, found):
+    rows = spark.read.parquet(found.subscriptions).collect()
+    return {row.id: (row.status, row.note, row.other) for row in rows}
+
+
+# --- the report ---------------------------------------------------------------------------------
+
+
+def test_report(spark, compiled):
+    assert catalogue(spark, compiled) == {
+        "a1": ("live", None, None),
+        "a2": ("live", "duplicate", "a1"),
+        "a3": ("live", "redundant", "a1"),
+        "a4": ("contradictory", None, None),
+        "a5": ("expired", None, None),
+        "a6": ("live", None, None),
+        "b1": ("live", None, None),
+        "b2": ("live", None, None),
+    }
+    assert dict(compiled.counts) == {
+        "live": 6, "contradictory": 1, "expired": 1, "duplicate": 1, "redundant": 1, "unchecked": 0,
+        "filters": 5, "rejected": 5,
+    }  # fmt: skip
+
+
+def test_rejects_say_why(spark, compiled):
+    reasons = sorted(row.reason for row in spark.read.parquet(compiled.rejects).collect())
+    assert [reason[:20] for reason in reasons] == [
+        "a subscription has a",
+        "an id of 2,000 chara",
+        "filter, line 1, colu",
+        "the id b1 stands twi",
+        "unknown dialect 'sql",
+    ]
+
+
+def test_the_report_changes_nothing(compiled):
+    assert matched(compiled, {"x": 8, "y": 1}) == ["a1", "a2", "a3"]
+    assert matched(compiled, {"x": 11, "s": "y"}) == ["a1", "a2", "a6", "b1"]
+    assert matched(compiled, {"x": "abc"}) == ["b2"]
+
+
+def test_rejects_of_files_say_where(spark, tmp_path):
+    lines = [{"id": str(i), "subscriber": "s", "filter": "x > 1" if i % 3 else "x >"} for i in range(7)]
+    text = "\n".join(["oops", *map(json.dumps, lines)])
+    (tmp_path / "s.jsonl").write_text(text)
+    given = read_subscriptions(spark, str(tmp_path / "s.jsonl"))
+    found = compile_subscriptions(given.rows, tmp_path / "index", now=NOW, rejects=given.rejects)
+    rows = sorted((row.row, row.file.rsplit("/")[-1]) for row in spark.read.parquet(found.rejects).collect())
+    assert rows == [(1, "s.jsonl"), (2, "s.jsonl"), (5, "s.jsonl"), (8, "s.jsonl")]
+    assert (found.counts["live"], found.counts["rejected"]) == (4, 4)
+
+
+def test_redundant_means_covered_by_another_of_the_same_subscriber():
+    texts = [str(one) for one in filters("W2", 120)]
+    rows = [
+        {"id": f"{i:03}", "subscriber": "s", "filter": text, "dialect": "catchment", "status": "live"}
+        for i, text in enumerate(texts)
+    ]
+    for row in parse._noted_group(rows):
+        mine = Filter(row["filter"])
+        above = {one["id"] for one in rows if one is not row and Filter(one["filter"]).covers(mine)}
+        assert (row["note"] is not None) == any(
+            one != row["id"] for one in above if one < row["id"] or texts[int(one)] != row["filter"]
+        )
+        assert row["other"] is None or row["other"] in above
+
+
+def test_a_subscriber_of_very_many_is_compared_in_part(monkeypatch):
+    monkeypatch.setattr(parse, "SUBSCRIBER_FILTERS_MAX", 2)
+    rows = [
+        {"id": str(i), "subscriber": "s", "filter": f"x > {9 - i}", "dialect": "catchment", "status": "live"}
+        for i in range(4)
+    ]
+    assert [row["note"] for row in parse._noted_group(rows)] == ["redundant", None, "unchecked", "unchecked"]
+
+
+# --- versions and shards ------------------------------------------------------------------------
+
+
+def test_nothing_to_compile(spark, tmp_path):
+    found = compile_subscriptions(spark.createDataFrame([], SCHEMA), tmp_path / "index", now=NOW)
+    assert matched(found, {"x": 1}) == []
+    assert found.counts["live"] == 0
+
+
+def test_what_is_no_index_is_said(spark, tmp_path, compiled):
+    with pytest.raises(BadIndexError, match="catchment compile"):
+        open_index(tmp_path)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(BadIndexError, match="something else"):
+        index.begin(tmp_path)
+    with pytest.raises(InputError, match="all workers see"):
+        open_index("s3://bucket/index")
+    copy = shutil.copytree(compiled.path, tmp_path / "copy")
+    (copy / "CURRENT").write_text("x")
+    with pytest.raises(BadIndexError, match="corrupt"):
+        open_index(copy)
+    (copy / "versions/1/manifest.json").write_text("{}")
+    with pytest.raises(BadIndexError, match="no readable version 1"):
+        open_index(copy, 1)
+
+
+def test_a_failed_compilation_leaves_the_index(spark, tmp_path, monkeypatch):
+    df = spark.createDataFrame(ROWS[:1], SCHEMA)
+    first = compile_subscriptions(df, tmp_path / "index", now=NOW)
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(compile, "write_shards", fail)
+    with pytest.raises(OSError, match="disk full"):
+        compile_subscriptions(df, tmp_path / "index", now=NOW)
+    assert open_index(tmp_path / "index") == first
+    assert [one.name for one in (tmp_path / "index/versions").iterdir()] == ["1"]
+
+
+def test_the_slower_of_two_writers_is_told(tmp_path):
+    first, second = index.begin(tmp_path), index.Draft(tmp_path, 1, tmp_path / "versions/.1.other.new")
+    (second.directory / "shards").mkdir(parents=True)
+    index.publish(first, (), {})
+    with pytest.raises(BadIndexError, match="somebody else"):
+        index.publish(second, (), {})
+
+
+def test_shards_are_bounded(monkeypatch):
+    assert [shards.shards_for(count, None) for count in (0, 1, 1_000_000, 1_000_001)] == [1, 1, 1, 2]
+    with pytest.raises(LimitError, match="SHARDS_MAX"):
+        shards.shards_for(1, 257)
+    with pytest.raises(InputError, match="at least one"):
+        shards.shards_for(1, 0)
+    with pytest.raises(LimitError, match="compile the index anew"):
+        compile._refuse_overfull(2_000_001, 1)
+
+
+# --- changes ------------------------------------------------------------------------------------
+
+
+def test_changes_make_versions_equal_to_compiling_anew(spark, tmp_path):
+    texts = [str(one) for one in filters("W2", 300)]
+    rows = [(f"s{i}", f"u{i % 40}", text) for i, text in enumerate(texts)]
+    schema = "id string, subscriber string, filter string"
+    first = compile_subscriptions(spark.createDataFrame(rows[:200], schema), tmp_path / "index", now=NOW, shards=3)
+    # s5 comes back with another filter, s250 was never there, s6 is taken.
+    removed = [("s0",), ("s5",), ("s17",), ("s250",)]
+    added = [*rows[200:], ("s5", "u5", "price > 0"), ("s6", "u6", "price > 0")]
+    second = change_subscriptions(
+        first, added=spark.createDataFrame(added, schema), removed=spark.createDataFrame(removed, "id string"), now=NOW
+    )
+    assert (first.version, second.version) == (1, 2)
+    kept = [row for row in rows if row[0] not in ("s0", "s5", "s17")] + [added[-2]]
+    whole = compile_subscriptions(spark.createDataFrame(kept, schema), tmp_path / "whole", now=NOW)
+    for one in notifications("W2", 60):
+        assert matched(second, one) == matched(whole, one)
+    assertDataFrameEqual(
+        spark.read.parquet(second.subscriptions).drop("other"), spark.read.parquet(whole.subscriptions).drop("other")
+    )
+    assert dict(second.counts) == {**whole.counts, "rejected": 2}
+    reasons = sorted(row.reason for row in spark.read.parquet(second.rejects).collect())
+    assert reasons == ["no subscription has the id s250", "the id s6 is taken: remove it first"]
+    assert len(open_index(first.path, 1).shards) == 3
+
+
+def test_only_shards_with_a_change_are_written(spark, tmp_path, compiled):
+    copy = shutil.copytree(compiled.path, tmp_path / "index")
+    rows = [(f"s{i}", "u", f"x = {i}") for i in range(20)]
+    df = spark.createDataFrame(rows, "id string, subscriber string, filter string")
+    first = compile_subscriptions(df, copy, now=NOW, shards=4)
+    second = change_subscriptions(first, removed=spark.createDataFrame([("s3",)], "id string"), now=NOW)
+    assert (first.version, second.version) == (2, 3)
+    assert len(set(first.shards) & set(second.shards)) == 3
+    assert matched(second, {"x": 3}) == []
+    assert matched(second, {"x": 4}) == ["s4"]
+    assert matched(open_index(copy, 2), {"x": 3}) == ["s3"]
+    assert prune(copy) == [1, 2]
+    assert matched(open_index(copy), {"x": 4}) == ["s4"]
+    assert not Path(copy, "versions/1").exists()
+    with pytest.raises(BadIndexError):
+        open_index(copy, 2)
+
+
+def test_a_change_drops_what_has_expired(spark, tmp_path, compiled):
+    copy = shutil.copytree(compiled.path, tmp_path / "index")
+    later = datetime(2026, 11, 15, 14, 0, tzinfo=UTC)
+    nothing = spark.createDataFrame([], "id string")
+    found = change_subscriptions(copy, removed=nothing, now=later)
+    assert catalogue(spark, found)["a6"] == ("expired", None, None)
+    assert matched(found, {"s": "y"}) == []
+    assert matched(compiled, {"s": "y"}) == ["a6"]
+    with pytest.raises(InputError, match="adds or removes"):
+        change_subscriptions(copy)
+    with pytest.raises(InputError, match="column id"):
+        change_subscriptions(copy, removed=spark.createDataFrame([], "name string"))

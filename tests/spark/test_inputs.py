@@ -1,0 +1,370 @@
+"""Files of notifications and subscriptions: what is read, what is refused, and where that stood."""
+
+import base64
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from catchment.errors import InputError, LimitError, UnavailableError
+from catchment.model.notification import Notification
+from catchment.model.values import Type
+from catchment.sim.workload import notifications as generated
+
+pytest.importorskip("pyspark")
+pytestmark = pytest.mark.spark
+
+from pyspark.sql import functions as F  # noqa: E402, N812
+
+from catchment.pipeline import inputs, schema  # noqa: E402
+from catchment.pipeline.inputs import read_notifications, read_subscriptions  # noqa: E402
+
+TIME = datetime(2026, 11, 15, 10, 30, 0, 123456, UTC)
+MIXED = [
+    Notification({"price": 101.25, "s": "x"}, id="a", source="nyse", time=TIME, seq=7, payload=b"\0\xff"),
+    Notification({"price": "n/a", "on": True, "at": TIME}),
+    Notification({"price": 4, "a.b": 1, "a`b": "tick", "ü:int": "odd name", "x:int": 5}),
+    Notification({"price": 2.5, "Price": 3, "x": 2**53 + 1}),
+    Notification({}),
+]
+
+
+def read_back(df):
+    """The rows as notifications, by way of the columns alone."""
+    columns = schema.attributes_of(df.schema)
+    return [one for batch in df.toArrow().to_batches() for one in schema.notifications_of(batch, columns)]
+
+
+def as_set(notifications):
+    return sorted(json.dumps(one.to_json(), sort_keys=True) for one in notifications)
+
+
+def written(path, lines):
+    path.write_bytes(b"\n".join(one if isinstance(one, bytes) else one.encode() for one in lines))
+    return str(path)
+
+
+# --- columns ------------------------------------------------------------------------------------
+
+
+def test_the_commonest_type_has_the_plain_name():
+    found = schema.attribute_columns(
+        {("p", Type.INT): 2, ("p", Type.FLOAT): 5, ("p", Type.STRING): 2, ("q", Type.BOOL): 1}
+    )
+    assert [one.column for one in found] == ["p", "p:int", "p:string", "q"]
+    assert [one.type for one in found] == [Type.FLOAT, Type.INT, Type.STRING, Type.BOOL]
+
+
+def test_names_that_end_in_a_type_survive():
+    found = schema.attribute_columns({("a:int", Type.INT): 1, ("a:int", Type.STRING): 1, ("a", Type.INT): 1})
+    assert [one.column for one in found] == ["a", "a:int:int", "a:int:string"]
+    back = schema.attributes_of(schema.notification_schema(found))
+    assert [(one.name, one.type) for one in back][4:] == [("a", Type.INT), ("a:int", Type.INT), ("a:int", Type.STRING)]
+
+
+def test_columns_are_bounded(monkeypatch):
+    monkeypatch.setattr(schema, "COLUMNS_MAX", 3)
+    with pytest.raises(LimitError, match="COLUMNS_MAX"):
+        schema.attribute_columns({(f"n{i}", Type.INT): 1 for i in range(4)})
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("d", "decimal(10,2)"), ("l", "array<int>"), ("$odd", "int"), ("$id", "int")]
+)
+def test_a_column_that_is_no_attribute_is_named(spark, name, kind):
+    with pytest.raises(InputError, match=name.replace("$", r"\$")):
+        schema.attributes_of(spark.createDataFrame([], f"`{name}` {kind}").schema)
+
+
+# --- JSON Lines ---------------------------------------------------------------------------------
+
+
+def test_json_lines_of_every_type_and_mixed_types(spark, tmp_path):
+    path = written(tmp_path / "n.jsonl", [json.dumps(one.to_json()) for one in MIXED])
+    found = read_notifications(spark, path)
+    assert found.rejected == 0
+    assert as_set(read_back(found.rows)) == as_set(MIXED)
+    assert found.rejects.schema == schema.REJECTS
+    assert {"$id", "$source", "$time", "$seq", "$payload", "price", "price:string", "price:int"} <= set(
+        found.rows.columns
+    )
+
+
+def test_bad_lines_are_rejects_with_file_row_and_reason(spark, tmp_path):
+    lines = ['{"a": 1}', '{"a": ', "", '{"a": [1]}', b"\xff\xfe", '{"a": NaN}', '{"a": 1, "a": 2}', "[1]", '{"a": 5}']
+    path = written(tmp_path / "n.jsonl", lines)
+    found = read_notifications(spark, path)
+    rejects = found.rejects.orderBy("row").collect()
+    assert [row.row for row in rejects] == [2, 4, 5, 6, 7, 8]
+    assert found.rejected == 6
+    assert all(row.file.endswith("n.jsonl") and row.reason for row in rejects)
+    assert rejects[2].text == "\\xff\\xfe"
+    assert "twice" in rejects[4].reason
+    assert sorted(row.a for row in found.rows.collect()) == [1, 5]
+
+
+def test_rows_are_numbered_through_blocks(spark, tmp_path):
+    lines = ["bad" if i % 37 == 0 else json.dumps({"i": i, "pad": "x" * (i % 50)}) for i in range(1, 2001)]
+    path = written(tmp_path / "n.jsonl", lines)
+    before = spark.conf.get("spark.sql.files.maxPartitionBytes")
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "16384")
+    try:
+        found = read_notifications(spark, path)
+        assert found.rows.rdd.getNumPartitions() > 2
+        assert sorted(row.row for row in found.rejects.collect()) == list(range(37, 2001, 37))
+        assert found.rows.count() == 2000 - found.rejected
+    finally:
+        spark.conf.set("spark.sql.files.maxPartitionBytes", before)
+
+
+def test_declared_types_refuse_what_they_cannot_hold(spark, tmp_path):
+    path = written(tmp_path / "n.jsonl", ['{"a": 1}', '{"a": "x"}', '{"b": 1}', '{"$seq": 3}'])
+    found = read_notifications(spark, path, types={"a": "int"})
+    assert [(row.row, row.reason) for row in found.rejects.orderBy("row").collect()] == [
+        (2, "attribute 'a' of type string is not declared"),
+        (3, "attribute 'b' of type int is not declared"),
+    ]
+    assert found.rows.columns == ["$id", "$source", "$time", "$seq", "$payload", "a"]
+    assert found.rows.count() == 2
+
+
+def test_workload_with_a_thousand_names(spark, tmp_path):
+    rows = generated("W3", 200)
+    path = written(tmp_path / "n.jsonl", [json.dumps(row) for row in rows])
+    found = read_notifications(spark, path)
+    assert as_set(read_back(found.rows)) == as_set(map(Notification, rows))
+
+
+def test_a_session_that_ignores_case_is_told(spark, tmp_path):
+    path = written(tmp_path / "n.jsonl", ['{"a": 1, "A": 2}'])
+    spark.conf.set("spark.sql.caseSensitive", "false")
+    try:
+        with pytest.raises(InputError, match="differ only in case"):
+            read_notifications(spark, path)
+    finally:
+        spark.conf.set("spark.sql.caseSensitive", "true")
+
+
+def test_a_missing_file_is_said(spark, tmp_path):
+    with pytest.raises(UnavailableError, match="no file"):
+        read_notifications(spark, str(tmp_path / "none.jsonl"))
+
+
+def test_too_many_attributes_are_refused(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(inputs, "COLUMNS_MAX", 3)
+    path = written(tmp_path / "n.jsonl", ['{"a": 1, "b": 1, "c": 1, "d": 1}'])
+    with pytest.raises(LimitError, match="COLUMNS_MAX"):
+        read_notifications(spark, path)
+
+
+# --- CloudEvents --------------------------------------------------------------------------------
+
+CLOUDEVENT = {
+    "specversion": "1.0",
+    "id": "1",
+    "source": "https://example.org/a",
+    "type": "com.example.b",
+    "time": "2026-11-15T10:30:00.123456789+01:00",
+    "datacontenttype": "application/json",
+    "hop": 3,
+    "sampled": True,
+    "absent": None,
+    "data": {"x": [1]},
+}
+
+
+def test_cloudevents_single_batch_and_bad(spark, tmp_path):
+    (tmp_path / "single.json").write_text(json.dumps(CLOUDEVENT, indent=2))
+    encoded = {**CLOUDEVENT, "id": "2", "data_base64": base64.b64encode(b"\0").decode()}
+    batch = [
+        encoded,
+        {"specversion": "1.0", "id": "3"},
+        {**CLOUDEVENT, "specversion": "0.3"},
+        {**CLOUDEVENT, "y": [1]},
+        5,
+    ]
+    (tmp_path / "batch.json").write_text(json.dumps(batch))
+    (tmp_path / "broken.json").write_text('{"specversion": ')
+    found = read_notifications(spark, str(tmp_path), "cloudevents")
+    rows = {row["$id"]: row.asDict() for row in found.rows.collect()}
+    assert set(rows) == {"1", "2"}
+    assert rows["1"]["$payload"] == b'{"x":[1]}'
+    assert rows["2"]["$payload"] == b"\0"
+    assert rows["1"]["$source"] == rows["1"]["source"] == "https://example.org/a"
+    assert (rows["1"]["hop"], rows["1"]["sampled"]) == (3, True)
+    assert rows["1"]["$time"] == rows["1"]["time"]
+    places = [(row.file.rsplit("/", 1)[1], row.row) for row in found.rejects.collect()]
+    assert sorted(places) == [
+        ("batch.json", 2),
+        ("batch.json", 3),
+        ("batch.json", 4),
+        ("batch.json", 5),
+        ("broken.json", 1),
+    ]
+
+
+def test_cloudevents_on_lines(spark, tmp_path):
+    path = written(tmp_path / "n.jsonl", [json.dumps(CLOUDEVENT), json.dumps({**CLOUDEVENT, "time": "noon"})])
+    found = read_notifications(spark, path, "cloudevents-lines")
+    (one,) = read_back(found.rows)
+    assert one.time == datetime(2026, 11, 15, 9, 30, 0, 123456, UTC)
+    assert [row.row for row in found.rejects.collect()] == [2]
+
+
+def test_a_file_too_long_for_one_worker_is_a_reject(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(inputs, "CLOUDEVENTS_FILE_BYTES_MAX", 10)
+    (tmp_path / "single.json").write_text(json.dumps(CLOUDEVENT))
+    found = read_notifications(spark, str(tmp_path), "cloudevents")
+    assert ["CLOUDEVENTS_FILE_BYTES_MAX" in row.reason for row in found.rejects.collect()] == [True]
+
+
+# --- CSV ----------------------------------------------------------------------------------------
+
+TYPES = {"symbol": "string", "price": "float", "volume": "int", "open": "bool", "at": "time"}
+
+
+def test_csv_with_types(spark, tmp_path):
+    lines = [
+        "$id,symbol,price,volume,open,at",
+        '1,"D,IS",101.25,10,true,2026-11-15T10:30:00Z',
+        '2,"",,,,',
+        "3,DIS,1e3,9007199254740993,FALSE,2026-11-15",
+        "4,DIS,abc,1,true,",
+        "5,DIS,1.0,1.5,true,",
+        "6,DIS,1.0",
+        "7,DIS,NaN,1,true,",
+        "8,DIS,1.0,1,yes,",
+    ]
+    found = read_notifications(spark, written(tmp_path / "n.csv", lines), "csv", TYPES)
+    expected = [
+        Notification(
+            {"symbol": "D,IS", "price": 101.25, "volume": 10, "open": True, "at": TIME.replace(microsecond=0)}, id="1"
+        ),
+        Notification({"symbol": ""}, id="2"),
+        Notification(
+            {
+                "symbol": "DIS",
+                "price": 1000.0,
+                "volume": 2**53 + 1,
+                "open": False,
+                "at": datetime(2026, 11, 15, tzinfo=UTC),
+            },
+            id="3",
+        ),
+    ]
+    assert as_set(read_back(found.rows)) == as_set(expected)
+    rejects = found.rejects.orderBy("row").collect()
+    assert [row.row for row in rejects] == [4, 5, 6, 7, 8]
+    assert "'abc' is not a float" in rejects[0].reason
+    assert rejects[2].text == "6,DIS,1.0"
+
+
+@pytest.mark.parametrize("types", [None, {"symbol": "string"}, {**TYPES, "more": "int"}, {**TYPES, "at": "instant"}])
+def test_csv_needs_the_type_of_each_column(spark, tmp_path, types):
+    path = written(tmp_path / "n.csv", ["symbol,price,volume,open,at", "DIS,1,1,true,"])
+    with pytest.raises(InputError):
+        read_notifications(spark, path, "csv", types)
+
+
+# --- Parquet ------------------------------------------------------------------------------------
+
+
+def test_parquet_of_what_was_read_is_the_same(spark, tmp_path):
+    path = written(tmp_path / "n.jsonl", [json.dumps(one.to_json()) for one in MIXED])
+    read_notifications(spark, path).rows.write.parquet(str(tmp_path / "n.parquet"))
+    found = read_notifications(spark, str(tmp_path / "n.parquet"), "parquet")
+    assert as_set(read_back(found.rows)) == as_set(MIXED)
+    assert found.rejects.count() == 0
+
+
+def test_parquet_rows_that_are_none(spark, tmp_path):
+    rows = [
+        (1.5, "a", 1),
+        (float("nan"), "b", 2),
+        (float("inf"), "c", 3),
+        (None, "x" * 70_000, 4),
+        (2.5, "e", 5),
+        (-1.0, None, 6),
+    ]
+    df = spark.createDataFrame(rows, "p float, `p:string` string, n short").coalesce(1)
+    df.select("p", F.when(F.col("n").isin(5, 4), F.col("p:string")).alias("p:string"), "n").write.parquet(
+        str(tmp_path / "p")
+    )
+    found = read_notifications(spark, str(tmp_path / "p"), "parquet")
+    assert [row.n for row in found.rows.orderBy("n").collect()] == [1, 6]
+    assert dict(found.rows.dtypes)["p"] == "double"
+    rejects = found.rejects.orderBy("row").collect()
+    assert [row.row for row in rejects] == [2, 3, 4, 5]
+    assert [row.reason.split(":")[-1].split(" ")[1] for row in rejects[:2]] == ["a", "a"]
+    assert "STRING_CODEPOINTS_MAX" in rejects[2].reason
+    assert "two types" in rejects[3].reason
+
+
+def test_parquet_of_a_map(spark, tmp_path):
+    df = spark.createDataFrame(
+        [("1", {"a": 1.5, "b.c": 2.0}), ("2", {"a": None}), ("3", None)], "`$id` string, attributes map<string,double>"
+    )
+    df.write.parquet(str(tmp_path / "m"))
+    found = read_notifications(spark, str(tmp_path / "m"), "parquet")
+    assert as_set(read_back(found.rows)) == as_set(
+        [Notification({"a": 1.5, "b.c": 2.0}, id="1"), Notification({}, id="2"), Notification({}, id="3")]
+    )
+
+
+def test_parquet_of_a_map_of_several_types(spark, tmp_path):
+    kind = "struct<string:string,int:bigint,time:timestamp>"
+    rows = [({"a": ("x", None, None), "t": (None, None, TIME)},), ({"a": (None, 5, None)},), ({"a": (None, 6, None)},)]
+    spark.createDataFrame(rows, f"attributes map<string,{kind}>").write.parquet(str(tmp_path / "m"))
+    found = read_notifications(spark, str(tmp_path / "m"), "parquet")
+    assert found.rows.columns[5:] == ["a", "a:string", "t"]
+    assert as_set(read_back(found.rows)) == as_set(
+        [Notification({"a": "x", "t": TIME}), Notification({"a": 5}), Notification({"a": 6})]
+    )
+
+
+# --- subscriptions ------------------------------------------------------------------------------
+
+
+def subscription_rows(found):
+    return sorted((row.id, row.subscriber, row.filter, row.dialect, row["$row"]) for row in found.rows.collect())
+
+
+def test_subscriptions_of_json_lines(spark, tmp_path):
+    lines = [
+        '{"id": "1", "subscriber": "alice", "filter": "x > 1", "expires": "2026-11-15T10:30:00Z", "note": "ours"}',
+        '{"id": "2", "subscriber": "bob"}',
+        "",
+        '{"id": 3, "subscriber": "bob", "filter": "x > 1"}',
+        '{"id": "4", "subscriber": "bob", "filter": "x = 1", "dialect": "cesql", "expires": {"time": "2026-11-15"}}',
+        '{"id": "5", "subscriber": "bob", "filter": "x > 1", "expires": "soon"}',
+        "[]",
+    ]
+    found = read_subscriptions(spark, written(tmp_path / "s.jsonl", lines))
+    assert subscription_rows(found) == [("1", "alice", "x > 1", None, 1), ("4", "bob", "x = 1", "cesql", 5)]
+    assert sorted(row.row for row in found.rejects.collect()) == [2, 4, 6, 7]
+    assert found.rejects.schema.names == schema.REJECTS.names
+
+
+def test_subscriptions_of_csv(spark, tmp_path):
+    lines = ["id,filter,subscriber", "1,\"a = 1, b = 'x'\",alice", "2,,bob", "3,x > 1"]
+    found = read_subscriptions(spark, written(tmp_path / "s.csv", lines), "csv")
+    assert subscription_rows(found) == [("1", "alice", "a = 1, b = 'x'", None, 1)]
+    assert sorted(row.row for row in found.rejects.collect()) == [2, 3]
+
+
+def test_subscriptions_of_parquet(spark, tmp_path):
+    rows = [("1", "alice", "x > 1", 5), ("2", None, "x > 1", 6), ("3", "bob", "", 7)]
+    spark.createDataFrame(rows, "id string, subscriber string, filter string, more int").coalesce(1).write.parquet(
+        str(tmp_path / "s")
+    )
+    found = read_subscriptions(spark, str(tmp_path / "s"), "parquet")
+    assert subscription_rows(found) == [("1", "alice", "x > 1", None, 1)]
+    assert sorted(row.row for row in found.rejects.collect()) == [2, 3]
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_a_table_without_filters_is_told(spark, tmp_path, format):
+    df = spark.createDataFrame([("1", "alice")], "id string, subscriber string")
+    df.write.format(format).option("header", "true").save(str(tmp_path / "s"))
+    with pytest.raises(InputError, match="there is no filter"):
+        read_subscriptions(spark, str(tmp_path / "s"), format)

@@ -1,0 +1,251 @@
+"""Rows matched on Spark equal those matched in this process, whatever their types and however they are split."""
+
+import json
+import random
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from catchment.cli import main
+from catchment.errors import InputError
+from catchment.matching import Matcher
+from catchment.model.filter import Filter
+from catchment.model.notification import Notification
+from catchment.sim.workload import WORKLOADS, filters, notifications
+
+pytest.importorskip("pyspark")
+pytestmark = pytest.mark.spark
+
+from pyspark.testing import assertDataFrameEqual  # noqa: E402
+
+from catchment.pipeline import index as indexes  # noqa: E402
+from catchment.pipeline import match_counts, match_pairs, unmatched  # noqa: E402
+from catchment.pipeline.compile import compile_subscriptions  # noqa: E402
+from catchment.pipeline.inputs import read_notifications  # noqa: E402
+from catchment.pipeline.match import match  # noqa: E402
+from catchment.pipeline.shards import shard_of  # noqa: E402
+
+match_module = sys.modules[match.__module__]
+
+SCHEMA = "id string, subscriber string, filter string"
+NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+
+
+def index_of(spark, path, texts, shards=None):
+    rows = [(f"s{i}", f"u{i % 10}", text) for i, text in enumerate(texts)]
+    return compile_subscriptions(spark.createDataFrame(rows, SCHEMA), path, now=NOW, shards=shards)
+
+
+def quick_index(spark, path, texts, shards=1):
+    """The same by a single process, for tests of matching alone."""
+    draft = indexes.begin(path)
+    names = spark.createDataFrame([(f"s{i}",) for i in range(len(texts))], "id string")
+    numbers = {row.id: row.shard for row in names.select("id", shard_of(shards).alias("shard")).collect()}
+    for shard in range(shards):
+        matcher = Matcher()
+        for i, text in enumerate(texts):
+            if numbers[f"s{i}"] == shard:
+                matcher.add(f"s{i}", text)
+        matcher.save(draft.directory / "shards" / f"{shard:04}")
+    return indexes.publish(draft, tuple(map(draft.shard, range(shards))), {"live": len(texts)})
+
+
+def written(path, rows):
+    """Rows with an `$id` each, as JSON Lines."""
+    found = [
+        Notification(row, id=str(i)) if isinstance(row, dict) else row.stamped(id=str(i)) for i, row in enumerate(rows)
+    ]
+    path.write_text("\n".join(json.dumps(one.to_json()) for one in found))
+    return str(path), found
+
+
+def expected(spark, texts, rows):
+    """What this process finds, as a DataFrame."""
+    matcher = Matcher()
+    matcher.add_many([f"s{i}" for i in range(len(texts))], list(texts))
+    found = [(one.id, matcher.match(one)) for one in rows]
+    return spark.createDataFrame(found, "`$id` string, subscriptions array<string>")
+
+
+# --- equal to this process ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("workload", "shards"), [(WORKLOADS[0], 1), (WORKLOADS[1], 3), (WORKLOADS[2], None)])
+def test_workloads(spark, tmp_path, workload, shards):
+    texts = [str(one) for one in filters(workload, 400)]
+    index = index_of(spark, tmp_path / "index", texts, shards)
+    path, rows = written(tmp_path / "n.jsonl", notifications(workload, 300))
+    found = match(read_notifications(spark, path).rows, index)
+    assertDataFrameEqual(found.select("`$id`", "subscriptions"), expected(spark, texts, rows))
+
+
+NAMES = ("p", "q", "r:int", "A", "a", "d.e", "$source", "$seq", "$time")
+
+
+def random_value(rng):
+    moment = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(microseconds=rng.randrange(5))
+    return rng.choice(
+        [rng.randrange(4), rng.randrange(4) / 2, rng.choice(["", "a", "ab", "ü"]), rng.random() < 0.5, moment]
+    )
+
+
+def random_notification(rng):
+    attributes = {name: random_value(rng) for name in NAMES[:6] if rng.random() < 0.6}
+    time = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(microseconds=rng.randrange(5))
+    return Notification(attributes, source=rng.choice(["a", None]), seq=rng.randrange(3), time=time, payload=b"\0")
+
+
+def random_filter(rng):
+    def constraint():
+        name = rng.choice(NAMES)
+        value = random_value(rng)
+        order = ["=", "!="] if isinstance(value, bool) else ["=", "!=", "<", ">=", ">"]
+        if rng.random() < 0.2:
+            return (name, "any")
+        if isinstance(value, str) and rng.random() < 0.4:
+            return (name, rng.choice(["prefix", "suffix", "substring"]), value)
+        return (name, rng.choice(order), value)
+
+    found = Filter.of(*(constraint() for _ in range(rng.randrange(1, 4))))
+    return found | Filter.of(constraint()) if rng.random() < 0.3 else found
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_filters_on_mixed_types(spark, tmp_path, seed):
+    rng = random.Random(seed)
+    texts = [str(random_filter(rng)) for _ in range(150)]
+    path, rows = written(tmp_path / "n.jsonl", [random_notification(rng) for _ in range(250)])
+    index = quick_index(spark, tmp_path / "index", texts, shards=2)
+    given = read_notifications(spark, path)
+    assert {"p", "p:int", "p:bool", "p:time"} & set(given.rows.columns)
+    found = match(given.rows, index)
+    assertDataFrameEqual(found.select("`$id`", "subscriptions"), expected(spark, texts, rows))
+    assert found.columns == [*given.rows.columns, "subscriptions"]
+
+
+def test_small_pieces_and_split_batches(spark, tmp_path, monkeypatch):
+    """Patched in the driver: a job carries its number of rows; splitting is tried here, in this process."""
+    texts = [f"x >= {i}" for i in range(40)]
+    index = quick_index(spark, tmp_path / "index", texts, shards=2)
+    rows = [{"x": i} for i in range(30)]
+    df = spark.createDataFrame([(i,) for i in range(30)], "x long")
+    job = match_module._job(df, index, None)
+    monkeypatch.setattr(match_module, "BATCH_MATCHES_MAX", 50)
+    batch = df.toDF("c0").toArrow().combine_chunks().to_batches()[0]
+    pieces = list(match_module._Job(job.shards, job.columns, 7).found(batch))
+    assert len(pieces) > 5
+    matcher = Matcher()
+    matcher.add_many([f"s{i}" for i in range(40)], texts)
+    assert [ids for _, found in pieces for ids in found.to_pylist()] == [matcher.match(row) for row in rows]
+
+
+# --- odd tables ---------------------------------------------------------------------------------
+
+
+def test_rows_that_are_no_notification_have_null(spark, tmp_path):
+    index = quick_index(spark, tmp_path / "index", ["x > 1", "string x any"])
+    rows = [
+        (1, 2.0, None),
+        (2, float("nan"), None),
+        (3, None, "a"),
+        (4, 5.0, "a"),
+        (5, None, None),
+        (6, float("inf"), None),
+    ]
+    df = spark.createDataFrame(rows, "n int, x double, `x:string` string")
+    found = {row.n: row.subscriptions for row in match(df, index).collect()}
+    assert found == {1: ["s0"], 2: None, 3: ["s1"], 4: None, 5: [], 6: None}
+
+
+def test_columns_of_other_types_pass_through(spark, tmp_path):
+    index = quick_index(spark, tmp_path / "index", ["x > 1", "not exists(l)"])
+    df = spark.createDataFrame([(2, [1, 2]), (None, None)], "x short, l array<int>")
+    with pytest.raises(InputError, match="array<int>"):
+        match(df, index)
+    found = match(df, index, attributes=["x"]).collect()
+    assert sorted((row.x or 0, row.l, row.subscriptions) for row in found) == [
+        (0, None, ["s1"]),
+        (2, [1, 2], ["s0", "s1"]),
+    ]
+    assert [row.subscriptions for row in match(df, index, attributes=[]).collect()] == [["s1"], ["s1"]]
+    with pytest.raises(InputError, match="no column 'y'"):
+        match(df, index, attributes=["y"])
+    with pytest.raises(InputError, match="already"):
+        match(df.withColumnRenamed("l", "subscriptions"), index)
+
+
+def test_pairs_counts_and_unmatched(spark, tmp_path):
+    index = quick_index(spark, tmp_path / "index", ["x > 1", "x > 2", "x > 100"])
+    df = spark.createDataFrame([(i,) for i in range(5)], "x long")
+    pairs = [(2, "s0"), (3, "s0"), (3, "s1"), (4, "s0"), (4, "s1")]
+    assertDataFrameEqual(match_pairs(df, index), spark.createDataFrame(pairs, "x long, subscription string"))
+    assertDataFrameEqual(
+        match_counts(df, index), spark.createDataFrame([("s0", 3), ("s1", 2)], "subscription string, count long")
+    )
+    assertDataFrameEqual(unmatched(df, index), spark.createDataFrame([(0,), (1,)], "x long"))
+
+
+def test_a_job_keeps_the_version_it_began_with(spark, tmp_path):
+    path = tmp_path / "index"
+    quick_index(spark, path, ["x > 1", "x > 2"])
+    df = spark.createDataFrame([(5,)], "x long")
+    old = match(df, path)
+    quick_index(spark, path, ["x > 1"])
+    assert old.collect()[0].subscriptions == ["s0", "s1"]
+    assert match(df, path).collect()[0].subscriptions == ["s0"]
+
+
+# --- the command line ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(spark, capsys):
+    def runs(*arguments):
+        code = main([str(one) for one in arguments])
+        found = capsys.readouterr()
+        assert "a bug in catchment" not in found.err
+        return code, found.out, found.err
+
+    return runs
+
+
+def test_command_line(spark, tmp_path, run):
+    lines = [{"id": f"s{i}", "subscriber": "u", "filter": f"x > {i}"} for i in range(3)]
+    (tmp_path / "s.jsonl").write_text("\n".join([*map(json.dumps, lines), "oops"]))
+    (tmp_path / "n.jsonl").write_text('{"x": 1}\n{"x": 3}\n{"y": \n{"y": 1}')
+    code, out, err = run("compile", tmp_path / "s.jsonl", "-o", tmp_path / "index", "--json")
+    assert (code, json.loads(out)["version"], json.loads(out)["live"]) == (0, 1, 3)
+    assert "1 row" in err
+    code, out, err = run("match", tmp_path / "n.jsonl", "--index", tmp_path / "index", "-o", tmp_path / "out", "--json")
+    assert (code, json.loads(out)) == (
+        0,
+        {"notifications": 3, "matched": 2, "matches": 4, "rejected": 1} | places(json.loads(out)),
+    )
+    rows = spark.read.parquet(str(tmp_path / "out/matched")).collect()
+    assert sorted((row.x or 0, row.subscriptions) for row in rows) == [(0, []), (1, ["s0"]), (3, ["s0", "s1", "s2"])]
+    assert [row.row for row in spark.read.parquet(str(tmp_path / "out/rejects")).collect()] == [3]
+    (tmp_path / "gone.csv").write_text("id\ns0\n")
+    code, out, err = run("compile", "--remove", tmp_path / "gone.csv", "-o", tmp_path / "index")
+    assert (code, "version 2" in out, "2 live" in out) == (0, True, True)
+    code, out, _ = run(
+        "match", tmp_path / "n.jsonl", "--index", tmp_path / "index", "-o", tmp_path / "counts", "--counts"
+    )
+    assert code == 0
+    found = spark.read.parquet(str(tmp_path / "counts/matched")).collect()
+    assert sorted((row.subscription, row["count"]) for row in found) == [("s1", 1), ("s2", 1)]
+
+
+def places(found):
+    return {name: found[name] for name in ("index", "version", "output")}
+
+
+def test_command_line_complains(spark, tmp_path, run):
+    code, _, err = run("match", tmp_path / "none.jsonl", "--index", tmp_path, "-o", tmp_path / "out")
+    assert (code, "catchment compile" in err) == (1, True)
+    code, _, err = run("compile", tmp_path / "none.jsonl", "-o", tmp_path / "index")
+    assert (code, "no file" in err) == (1, True)
+    code, _, err = run("compile", "-o", tmp_path / "index")
+    assert (code, "--add" in err) == (2, True)
+    code, _, err = run("compile", tmp_path / "s.xyz", "-o", tmp_path / "index")
+    assert (code, "--format" in err) == (2, True)

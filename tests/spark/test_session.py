@@ -1,0 +1,60 @@
+"""The session that the jobs expect."""
+
+import sys
+
+import pytest
+
+from catchment.errors import UnavailableError
+
+pytestmark = pytest.mark.spark
+
+
+def test_settings(spark):
+    assert spark.conf.get("spark.sql.caseSensitive") == "true"
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.execution.arrow.pyspark.enabled") == "true"
+    assert spark.sparkContext.master == "local[2]"
+
+
+def test_an_existing_session_is_respected(spark):
+    from catchment.pipeline.session import spark_session
+
+    assert spark_session("local[1]", settings={"spark.sql.session.timeZone": "CET"}) is spark
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+def test_workers_run_our_python(spark):
+    def executable(batches):
+        import pyarrow as pa
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"python": [sys.executable]})
+
+    found = spark.range(1).mapInArrow(executable, "python string").collect()
+    assert [row.python for row in found] == [sys.executable]
+
+
+def test_a_numba_cache_is_passed_on(monkeypatch, tmp_path):
+    from catchment.pipeline import session
+
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert session._settings("local[2]")["spark.executorEnv.NUMBA_CACHE_DIR"] == str(tmp_path)
+
+
+def test_kernels_beside_the_sources_are_used_where_they_can_be_written(monkeypatch):
+    from catchment.pipeline import session
+
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    assert session.numba_cache() is None
+    monkeypatch.setattr(session.os, "access", lambda *_: False)
+    assert "catchment-numba" in session.numba_cache()
+
+
+@pytest.mark.parametrize("home", ["", "/nowhere"])
+def test_missing_java_is_said(monkeypatch, home):
+    from catchment.pipeline import session
+
+    monkeypatch.setenv("JAVA_HOME", home)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UnavailableError, match="Java 17"):
+        session._require_java()
