@@ -101,6 +101,13 @@ def test_the_envelope_is_matched_only_by_name() -> None:
     assert not Filter('source = "meter-7"').matches(notification)
     assert Advertisement("x any").matches(notification)
     assert not Advertisement('x any, $source = "meter-8"').matches(notification)
+    assert Advertisement("x any").overlaps(Filter('x = 1 and $source = "meter-7"'))
+    assert Advertisement("x any").covers(Advertisement('x = 1, $source = "meter-7"'))
+
+
+def test_every_string_of_a_list_must_be_covered() -> None:
+    assert Filter('s contains "a"').covers(Filter('s in ("a", "ba")'))
+    assert not Filter('s contains "a"').covers(Filter('s in ("a", "b")'))
 
 
 def test_a_union_covers_what_no_part_covers() -> None:

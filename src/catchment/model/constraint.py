@@ -324,7 +324,6 @@ def _strings_satisfying(operator: str, text: str) -> Strings:
 
 # --- text ---------------------------------------------------------------------------------------
 
-TYPE_WORDS: Final = ("string", "number", "int", "float", "bool", "time")
 # Words that a bare name may not be: they mean something where a name may stand or follow.
 RESERVED_WORDS: Final = frozenset(
     ("and", "or", "not", "in", "any", "exists", "prefix", "suffix", "contains", "glob", "within", "by", "true", "false")

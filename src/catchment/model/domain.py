@@ -99,10 +99,6 @@ class Values:
     def is_plain(self) -> bool:
         return self.strings.is_plain
 
-    def of_type(self, kind: Type) -> Values:
-        """The part of it that is of one type."""
-        return self & OF_TYPE[kind]
-
     @property
     def types(self) -> Iterator[Type]:
         """The types of which it holds some value."""

@@ -230,7 +230,6 @@ DURATION_UNITS: Final = {
     "ms": 1_000,
     "us": 1,
 }
-DURATION_PATTERN: Final = r"(?:\d{1,18}(?:ms|us|w|d|h|m|s))+"
 _DURATION_PART: Final = re.compile(r"(\d{1,18})(ms|us|w|d|h|m|s)")
 
 
