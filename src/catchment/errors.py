@@ -9,6 +9,7 @@
     │   ├── BadIdError             a subscription id of a wrong type, unknown, or given twice
     │   ├── BadIndexError          a saved index that is corrupt, truncated or of another version
     │   └── LimitError             input past a named limit: which limit, its size, the size found
+    ├── RemoteProtocolError        a neighbor said what it must not: its link ends
     └── UnavailableError           something the command needs is not installed or not there
 
 Each message says what was wrong, where, and what to do. A programming mistake of our own is an
@@ -95,6 +96,17 @@ class LimitError(InputError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.limit, self.maximum, self.actual, self.advice)
+
+
+class RemoteProtocolError(CatchmentError):
+    """A neighbor that contradicts itself or the protocol."""
+
+    def __init__(self, neighbor: str, what: str) -> None:
+        self.neighbor, self.what = neighbor, what
+        super().__init__(f"neighbor {shown(neighbor)} {what}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.neighbor, self.what)
 
 
 class UnavailableError(CatchmentError):

@@ -1,0 +1,281 @@
+"""Everything that brokers and clients say, and everything that a host tells a core.
+
+Frozen values: a message may be kept, compared, sent to several interfaces, and encoded as it is. A core answers with
+actions (`core.py`); it never sends by itself.
+
+Who says what:
+
+    client to broker    Subscribe, Unsubscribe, Cancel, Advertise, Unadvertise, MapIdentity, Suspend, Resume
+    broker to broker    Interest, Advertised; Links, Wants, WantsChange of general networks
+    host to core        LinkUp, LinkDown, ClientUp, ClientDown, TimerFired
+
+Notifications are no messages: they come and go in batches (`RoutingCore.on_notifications`, `Forward`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from catchment.errors import CatchmentError
+from catchment.model.cesql import Cesql
+from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.notification import Notification
+
+# Microseconds. Of the epoch in a live network, of the run in a simulation: a core only compares and adds.
+Time = int
+Wanted = Filter | Pattern | Cesql
+
+SECOND: Final = 1_000_000
+
+
+# --- interfaces: where messages come from and go to ---------------------------------------------
+
+
+class Neighbor(Struct, frozen=True, order=True):
+    """An adjacent broker."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Client(Struct, frozen=True, order=True):
+    """A local connection of a client: SIENA's handler."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"client {self.name}"
+
+
+class Host(Struct, frozen=True):
+    """The host itself, which has fired a timer."""
+
+
+Interface = Neighbor | Client | Host
+HOST: Final = Host()
+
+
+# --- client to broker ---------------------------------------------------------------------------
+
+
+class Subscribe(Struct, frozen=True):
+    """The identity wants what matches; `id` names the subscription in deliveries and is unique to the identity."""
+
+    identity: str
+    id: str
+    wanted: Wanted
+
+
+class Unsubscribe(Struct, frozen=True):
+    """Cancels the identity's subscriptions that are covered by this (SIENA §3.8)."""
+
+    identity: str
+    wanted: Filter | Pattern
+
+
+class Cancel(Struct, frozen=True):
+    """Cancels one subscription."""
+
+    identity: str
+    id: str
+
+
+class Advertise(Struct, frozen=True):
+    identity: str
+    advertisement: Advertisement
+
+
+class Unadvertise(Struct, frozen=True):
+    """Cancels the identity's advertisements that are covered by this."""
+
+    identity: str
+    advertisement: Advertisement
+
+
+class MapIdentity(Struct, frozen=True):
+    """Deliveries for the identity go to this client from now on."""
+
+    identity: str
+    handler: str
+
+
+class Suspend(Struct, frozen=True):
+    """What the identity is due waits, in bounds, until it resumes."""
+
+    identity: str
+
+
+class Resume(Struct, frozen=True):
+    identity: str
+
+
+# --- broker to broker ---------------------------------------------------------------------------
+
+
+class Interest(Struct, frozen=True):
+    """What the sender wants to be sent: filters withdrawn and filters announced, as one change.
+
+    One message, so that there is no moment between the two: what a withdrawn filter let through is let through
+    still if one of the announced wants it."""
+
+    withdrawn: tuple[Filter, ...] = ()
+    announced: tuple[Filter, ...] = ()
+
+
+class Advertised(Struct, frozen=True):
+    """What may come from the sender, or through it: advertisements withdrawn and announced, as one change."""
+
+    withdrawn: tuple[Advertisement, ...] = ()
+    announced: tuple[Advertisement, ...] = ()
+
+
+class Links(Struct, frozen=True):
+    """The links that `origin` has, with their costs, by name; one with a greater `seq` replaces it. Flooded."""
+
+    origin: str
+    seq: int
+    costs: tuple[tuple[str, int], ...]
+
+
+class Wants(Struct, frozen=True):
+    """All that the clients of `origin` want. Flooded."""
+
+    origin: str
+    seq: int
+    filters: tuple[Filter, ...]
+
+
+class WantsChange(Struct, frozen=True):
+    """What has changed in that since the record numbered `after`. Flooded."""
+
+    origin: str
+    seq: int
+    after: int
+    withdrawn: tuple[Filter, ...]
+    announced: tuple[Filter, ...]
+
+
+# --- host to core -------------------------------------------------------------------------------
+
+
+class LinkUp(Struct, frozen=True):
+    """The neighbor can be reached, and knows nothing of what was said to it before."""
+
+    cost: int = 1
+
+
+class LinkDown(Struct, frozen=True):
+    """The neighbor cannot be reached; what was under way to it may be lost."""
+
+
+class ClientUp(Struct, frozen=True):
+    """A client has connected. `seen` is, for each source, the last `$seq` that this identity was delivered, by this
+    broker or by another: what it has had is not delivered again."""
+
+    identity: str
+    seen: Mapping[str, int] = {}
+
+
+class ClientDown(Struct, frozen=True):
+    """A client has gone, and what its identities wanted with it."""
+
+
+class TimerFired(Struct, frozen=True):
+    name: str
+
+
+Message = (
+    Subscribe
+    | Unsubscribe
+    | Cancel
+    | Advertise
+    | Unadvertise
+    | MapIdentity
+    | Suspend
+    | Resume
+    | Interest
+    | Advertised
+    | Links
+    | Wants
+    | WantsChange
+    | LinkUp
+    | LinkDown
+    | ClientUp
+    | ClientDown
+    | TimerFired
+)
+
+
+# --- notifications on their way -----------------------------------------------------------------
+
+
+class Routed(Struct, frozen=True):
+    """A notification between brokers, with what the routing system writes on it: `origin` is the broker it was
+    published at, `hops` how many links it has come."""
+
+    notification: Notification
+    origin: str = ""
+    hops: int = 0
+
+
+# --- actions ------------------------------------------------------------------------------------
+
+
+class Send(Struct, frozen=True):
+    interface: Neighbor
+    message: Message
+
+
+class Forward(Struct, frozen=True):
+    """Notifications to a neighbor, in order."""
+
+    interface: Neighbor
+    batch: tuple[Routed, ...]
+
+
+class Deliver(Struct, frozen=True):
+    """A notification to a client, with the identity's subscriptions that it matches, sorted."""
+
+    client: Client
+    identity: str
+    notification: Notification
+    subscriptions: tuple[str, ...]
+
+
+class DeliverSequence(Struct, frozen=True):
+    """A sequence that completes a pattern."""
+
+    client: Client
+    identity: str
+    notifications: tuple[Notification, ...]
+    subscription: str
+
+
+class Missed(Struct, frozen=True):
+    """So many notifications for the identity were dropped because what waits for it is bounded."""
+
+    client: Client
+    identity: str
+    count: int
+
+
+class SetTimer(Struct, frozen=True):
+    """Replaces a timer of the same name."""
+
+    name: str
+    at: Time
+
+
+class Refuse(Struct, frozen=True):
+    """What the source asked for cannot be done, and why."""
+
+    source: Interface
+    error: CatchmentError
+
+
+Action = Send | Forward | Deliver | DeliverSequence | Missed | SetTimer | Refuse

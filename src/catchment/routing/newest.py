@@ -1,0 +1,31 @@
+"""The last number of each publisher: what tells the new from what was there before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from catchment.model.notification import Notification
+
+
+class Newest:
+    """Remembers so many publishers; the longest silent are forgotten first."""
+
+    def __init__(self, publishers_max: int, last: Mapping[str, int] | None = None) -> None:
+        self._publishers_max = publishers_max
+        self._last = dict(last or {})
+
+    def is_new(self, notification: Notification) -> bool:
+        """Whether it is newer than all that its publisher has sent; remembers it. Without source or number it is."""
+        source, seq = notification.source, notification.seq
+        if source is None or seq is None:
+            return True
+        last = self._last.pop(source, None)
+        is_new = last is None or seq > last
+        self._last[source] = seq if is_new or last is None else last
+        if len(self._last) > self._publishers_max:
+            del self._last[next(iter(self._last))]
+        return is_new
+
+    def merge(self, others: Mapping[str, int]) -> None:
+        for source, seq in others.items():
+            self._last[source] = max(seq, self._last.get(source, seq))

@@ -1,0 +1,273 @@
+"""The local clients of a broker: who they are, what they want, and what they are due.
+
+State, by identity: its handler (the client that deliveries go to), its subscriptions by id, its advertisements, for
+each source the last `$seq` it was delivered, and what waits while it is suspended. One matcher holds all
+subscriptions; a pattern is one subscription of it for each filter, watched by a monitor here, at the subscriber's
+broker.
+
+Every core has one of these, so that a client cannot tell which core serves it:
+
+- one copy of a notification, however many subscriptions match, with the ids of those that do;
+- nothing twice, nothing out of a publisher's order: what is not newer than the last of its source is not delivered,
+  also when the client had that one from another broker;
+- a suspended identity's notifications wait, at most SUSPENDED_MAX, the oldest dropped first and counted.
+
+What the identity wants of the network is `filters_of`: a core forwards those.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from catchment.errors import BadIdError, LimitError, shown
+from catchment.matching import Matcher
+from catchment.matching.ids import Id
+from catchment.model.cesql import Cesql
+from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.monitor import Monitor
+from catchment.model.notification import Notification
+from catchment.routing.messages import (
+    Action,
+    Advertise,
+    Cancel,
+    Client,
+    ClientUp,
+    Deliver,
+    DeliverSequence,
+    MapIdentity,
+    Missed,
+    Resume,
+    Subscribe,
+    Suspend,
+    Time,
+    Unadvertise,
+    Unsubscribe,
+    Wanted,
+)
+from catchment.routing.newest import Newest
+
+# What waits for one suspended identity: some minutes of a busy stream, some megabytes.
+SUSPENDED_MAX: Final = 10_000
+# Subscriptions of one identity; more are better stated as fewer, wider ones.
+IDENTITY_SUBSCRIPTIONS_MAX: Final = 100_000
+# Sources whose last `$seq` is kept for one identity, the longest silent forgotten first.
+SEEN_SOURCES_MAX: Final = 10_000
+
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+
+Request = Subscribe | Unsubscribe | Cancel | Advertise | Unadvertise | MapIdentity | Suspend | Resume
+
+
+@dataclass(slots=True)
+class _Due:
+    """What waits: a delivery, whose client is known only when it is made."""
+
+    notifications: tuple[Notification, ...]
+    subscriptions: tuple[str, ...]
+    is_sequence: bool
+
+
+@dataclass(slots=True)
+class Session:
+    """One identity."""
+
+    identity: str
+    client: Client
+    subscriptions: dict[str, Wanted] = field(default_factory=dict)
+    advertisements: dict[Advertisement, None] = field(default_factory=dict)
+    numbers: dict[str, list[int]] = field(default_factory=dict)
+    monitors: dict[str, Monitor] = field(default_factory=dict)
+    newest: Newest = field(default_factory=lambda: Newest(SEEN_SOURCES_MAX))
+    waiting: deque[_Due] | None = None
+    missed: int = 0
+
+
+class Sessions:
+    """The identities at a broker; each request gives the identities whose wants or advertisements it changed."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, Session] = {}
+        self._matcher = Matcher()
+        self._owners: dict[Id, tuple[Session, str, int | None]] = {}
+        self._next_number = 0
+
+    # --- who is there ---
+
+    def __contains__(self, identity: str) -> bool:
+        return identity in self._sessions
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._sessions.values())
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def client_up(self, client: Client, message: ClientUp) -> None:
+        session = self._session(message.identity, client)
+        session.client = client
+        session.newest.merge(message.seen)
+
+    def client_down(self, client: Client) -> list[str]:
+        """The identities whose handler it was: they are forgotten."""
+        gone = [one.identity for one in self._sessions.values() if one.client == client]
+        for identity in gone:
+            session = self._sessions[identity]
+            for id in list(session.subscriptions):
+                self._drop(session, id)
+            del self._sessions[identity]
+        return gone
+
+    def _session(self, identity: str, client: Client) -> Session:
+        return self._sessions.setdefault(identity, Session(identity, client))
+
+    # --- what they want ---
+
+    def filters_of(self, identity: str) -> list[Filter]:
+        """What is needed from the network for an identity, in order of its subscriptions."""
+        session = self._sessions.get(identity)
+        wants = [] if session is None else [filters_for(one) for one in session.subscriptions.values()]
+        return list(dict.fromkeys(filter for some in wants for filter in some))
+
+    def advertisements_of(self, identity: str) -> list[Advertisement]:
+        session = self._sessions.get(identity)
+        return [] if session is None else list(session.advertisements)
+
+    def request(self, message: Request, client: Client) -> list[Action]:
+        """Does what a client asks; what it is due by that. CatchmentError for what cannot be done."""
+        session = self._session(message.identity, client)
+        match message:
+            case Subscribe():
+                self._subscribe(session, message.id, message.wanted)
+            case Unsubscribe():
+                for id in [id for id, one in session.subscriptions.items() if cancels(message.wanted, one)]:
+                    self._drop(session, id)
+            case Cancel():
+                if message.id not in session.subscriptions:
+                    raise BadIdError(f"{shown(message.identity)} has no subscription {shown(message.id)}")
+                self._drop(session, message.id)
+            case Advertise():
+                session.advertisements[message.advertisement] = None
+            case Unadvertise():
+                covered = [one for one in session.advertisements if message.advertisement.covers(one)]
+                for one in covered:
+                    del session.advertisements[one]
+            case MapIdentity():
+                session.client = Client(message.handler)
+            case Suspend():
+                session.waiting = session.waiting or deque()
+            case Resume():
+                return self._resumed(session)
+        return []
+
+    def _subscribe(self, session: Session, id: str, wanted: Wanted) -> None:
+        if id in session.subscriptions:
+            raise BadIdError(f"{shown(session.identity)} has a subscription {shown(id)} already: cancel it first")
+        if len(session.subscriptions) >= IDENTITY_SUBSCRIPTIONS_MAX:
+            raise LimitError(
+                "IDENTITY_SUBSCRIPTIONS_MAX", IDENTITY_SUBSCRIPTIONS_MAX, "one more", "subscribe with wider filters"
+            )
+        steps = list(enumerate(wanted.filters)) if isinstance(wanted, Pattern) else [(None, wanted)]
+        numbers = range(self._next_number, self._next_number + len(steps))
+        for number, (step, filter) in zip(numbers, steps, strict=True):
+            self._matcher.add(number, filter)
+            self._owners[number] = (session, id, step)
+        self._next_number += len(steps)
+        session.subscriptions[id] = wanted
+        session.numbers[id] = list(numbers)
+        if isinstance(wanted, Pattern):
+            session.monitors[id] = Monitor(wanted)
+
+    def _drop(self, session: Session, id: str) -> None:
+        for number in session.numbers.pop(id):
+            self._matcher.remove(number)
+            del self._owners[number]
+        del session.subscriptions[id]
+        session.monitors.pop(id, None)
+
+    # --- what they are due ---
+
+    def due(self, batch: Sequence[Notification], now: Time) -> list[Action]:
+        """Deliveries of a batch, in its order."""
+        if not self._owners:
+            return []
+        actions: list[Action] = []
+        found = [self._matcher.match(batch[0])] if len(batch) == 1 else self._matcher.match_batch(batch)
+        for notification, numbers in zip(batch, found, strict=True):
+            if numbers:
+                actions += self._due_to_each(notification, numbers, now)
+        return actions
+
+    def _due_to_each(self, notification: Notification, numbers: Sequence[Id], now: Time) -> list[Action]:
+        plain: dict[str, list[str]] = {}
+        steps: dict[tuple[str, str], list[int]] = {}
+        for number in numbers:
+            session, id, step = self._owners[number]
+            if step is None:
+                plain.setdefault(session.identity, []).append(id)
+            else:
+                steps.setdefault((session.identity, id), []).append(step)
+        matched_by = {*plain, *(identity for identity, _ in steps)}
+        fresh = {one for one in matched_by if self._sessions[one].newest.is_new(notification)}
+        actions: list[Action] = []
+        for identity in sorted(fresh & plain.keys()):
+            actions += self._given(identity, _Due((notification,), tuple(sorted(plain[identity])), False))
+        for (identity, id), matched in sorted(steps.items()):
+            if identity in fresh and notification.time is not None:
+                monitor = self._sessions[identity].monitors[id]
+                for sequence in monitor.on_notification(notification, _instant(now), matched):
+                    notifications = tuple(one.notification for one in sequence)
+                    actions += self._given(identity, _Due(notifications, (id,), True))
+        return actions
+
+    def _given(self, identity: str, due: _Due) -> list[Action]:
+        session = self._sessions[identity]
+        if session.waiting is None:
+            return [_delivery(session, due)]
+        session.waiting.append(due)
+        if len(session.waiting) > SUSPENDED_MAX:
+            session.waiting.popleft()
+            session.missed += 1
+        return []
+
+    def _resumed(self, session: Session) -> list[Action]:
+        waiting, missed = session.waiting or (), session.missed
+        session.waiting, session.missed = None, 0
+        told: list[Action] = [Missed(session.client, session.identity, missed)] if missed else []
+        return told + [_delivery(session, one) for one in waiting]
+
+    # --- looking in ---
+
+    @property
+    def subscriptions_count(self) -> int:
+        return sum(len(one.subscriptions) for one in self._sessions.values())
+
+
+def filters_for(wanted: Wanted) -> tuple[Filter, ...]:
+    """The filters that together let through all that a subscription needs."""
+    if isinstance(wanted, Pattern):
+        return wanted.filters
+    return (wanted.filter if isinstance(wanted, Cesql) else wanted,)
+
+
+def cancels(unwanted: Filter | Pattern, wanted: Wanted) -> bool:
+    """Whether an unsubscription cancels a subscription (SIENA §3.8)."""
+    if isinstance(wanted, Cesql):
+        # Its own filter may be wider than it is: covering that is covering it.
+        return isinstance(unwanted, Filter) and unwanted.covers(wanted.filter)
+    if isinstance(wanted, Pattern):
+        return isinstance(unwanted, Pattern) and unwanted.covers(wanted)
+    return isinstance(unwanted, Filter) and unwanted.covers(wanted)
+
+
+def _delivery(session: Session, due: _Due) -> Action:
+    if due.is_sequence:
+        return DeliverSequence(session.client, session.identity, due.notifications, due.subscriptions[0])
+    return Deliver(session.client, session.identity, due.notifications[0], due.subscriptions)
+
+
+def _instant(now: Time) -> datetime:
+    return _EPOCH + timedelta(microseconds=now)

@@ -1,0 +1,1 @@
+"""SIENA: hierarchical, acyclic and general networks of brokers, subscription and advertisement forwarding."""

@@ -1,0 +1,193 @@
+"""What the brokers of all of SIENA's architectures do alike: serve clients, keep interest, match, forward.
+
+State: the sessions of local clients; the interest of all subscribers (identities and neighbors) in a `Forwarding`;
+a matcher of the neighbors' filters, grouped by neighbor.
+
+Subscribe, Cancel, …   the session changes, then the identity's entries in the poset. An identity that cancels a
+                       subscription by its id keeps the narrower ones that stood behind it: they are entered again.
+                       The text knows no ids; there a filter cancels all that it covers, which is `Unsubscribe`.
+Interest               a neighbor's filters, entered and taken likewise.
+LinkUp, LinkDown       `peer_connect` and `peer_disconnect` of §5.2.3.
+notifications          to each local identity with a match once, and once to each neighbor, save the one they came
+                       from, that holds a filter which matches.
+
+An architecture says whom interest is told to (`_may_tell`) and where notifications go besides (`_always_to`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from catchment.errors import CatchmentError, RemoteProtocolError
+from catchment.matching import Matcher
+from catchment.model.filter import Filter
+from catchment.model.notification import Notification
+from catchment.routing.messages import (
+    Action,
+    Cancel,
+    Client,
+    ClientDown,
+    ClientUp,
+    Forward,
+    Interest,
+    Interface,
+    LinkDown,
+    LinkUp,
+    Message,
+    Neighbor,
+    Refuse,
+    Routed,
+    Send,
+    Subscribe,
+    Time,
+    TimerFired,
+    Unsubscribe,
+)
+from catchment.routing.sessions import Request, Sessions, filters_for
+from catchment.routing.siena.forwarding import Forwarding, Subscriber
+
+
+class SienaCore:
+    """A broker named `name`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.sessions = Sessions()
+        self.interest: Forwarding[Filter] = Forwarding(self._may_tell)
+        self._remote = Matcher()
+        self._remote_numbers: dict[tuple[Neighbor, Filter], int] = {}
+        self._remote_next = 0
+
+    # --- what an architecture decides ---
+
+    def _may_tell(self, filter: Filter, neighbor: Neighbor) -> bool:
+        """Whether a neighbor is one to tell of a filter."""
+        return True
+
+    def _always_to(self, source: Interface) -> tuple[Neighbor, ...]:
+        """Neighbors that get every notification."""
+        return ()
+
+    # --- messages ---
+
+    def on_message(self, message: Message, source: Interface, now: Time) -> list[Action]:
+        if isinstance(message, Request):
+            assert isinstance(source, Client)
+            return self._on_request(message, source)
+        match message:
+            case ClientUp():
+                assert isinstance(source, Client)
+                self.sessions.client_up(source, message)
+            case ClientDown():
+                assert isinstance(source, Client)
+                for identity in self.sessions.client_down(source):
+                    self._forgotten(identity)
+            case LinkUp():
+                assert isinstance(source, Neighbor)
+                return self._on_link_up(source, message.cost)
+            case LinkDown():
+                assert isinstance(source, Neighbor)
+                return self._on_link_down(source)
+            case TimerFired():
+                return []
+            case _:
+                assert isinstance(source, Neighbor)
+                return self._on_neighbor(message, source)
+        return self._flushed()
+
+    def _on_link_up(self, neighbor: Neighbor, cost: int) -> list[Action]:
+        self._disconnect(neighbor)
+        self.interest.connect(neighbor)
+        return self._flushed()
+
+    def _on_link_down(self, neighbor: Neighbor) -> list[Action]:
+        self._disconnect(neighbor)
+        return self._flushed()
+
+    def _on_neighbor(self, message: Message, source: Neighbor) -> list[Action]:
+        match message:
+            case Interest():
+                for filter in message.withdrawn:
+                    self._unsubscribe(source, filter)
+                for filter in message.announced:
+                    self._subscribe(source, filter)
+                return self._flushed()
+            case _:
+                return [Refuse(source, RemoteProtocolError(source.name, f"sent {type(message).__name__}"))]
+
+    def _on_request(self, message: Request, source: Client) -> list[Action]:
+        before = self.sessions.filters_of(message.identity) if isinstance(message, Unsubscribe | Cancel) else []
+        try:
+            due = self.sessions.request(message, source)
+        except CatchmentError as problem:
+            return [Refuse(source, problem)]
+        if isinstance(message, Subscribe):
+            for filter in filters_for(message.wanted):
+                self._subscribe(message.identity, filter)
+        elif before:
+            self._restate(message.identity, before)
+        return due + self._flushed()
+
+    def _restate(self, identity: str, before: Sequence[Filter]) -> None:
+        """Takes the filters that an identity no longer wants, and enters those that stood behind them."""
+        wanted = self.sessions.filters_of(identity)
+        gone = [one for one in before if one not in set(wanted) and self._unsubscribe(identity, one)]
+        for filter in wanted:
+            if any(one.covers(filter) for one in gone):
+                self._subscribe(identity, filter)
+
+    def _flushed(self) -> list[Action]:
+        return [
+            Send(neighbor, Interest(change.withdrawn, change.announced)) for neighbor, change in self.interest.flush()
+        ]
+
+    def _forgotten(self, identity: str) -> None:
+        self.interest.drop(identity)
+
+    # --- interest, and the matcher of the neighbors' ---
+
+    def _subscribe(self, subscriber: Subscriber, filter: Filter) -> None:
+        if filter.is_empty:
+            return
+        held, replaced = self.interest.subscribe(subscriber, filter)
+        if isinstance(subscriber, Neighbor):
+            self._forget(subscriber, replaced)
+            if held is not None:
+                self._remote.add(self._remote_next, held, group=subscriber.name)
+                self._remote_numbers[subscriber, held] = self._remote_next
+                self._remote_next += 1
+
+    def _unsubscribe(self, subscriber: Subscriber, filter: Filter) -> bool:
+        gone = self.interest.unsubscribe(subscriber, filter)
+        if isinstance(subscriber, Neighbor):
+            self._forget(subscriber, gone)
+        return bool(gone)
+
+    def _disconnect(self, neighbor: Neighbor) -> None:
+        self._forget(neighbor, self.interest.disconnect(neighbor))
+
+    def _forget(self, neighbor: Neighbor, filters: Sequence[Filter]) -> None:
+        for filter in filters:
+            self._remote.remove(self._remote_numbers.pop((neighbor, filter)))
+
+    # --- notifications ---
+
+    def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]:
+        notifications = [one.notification for one in batch]
+        actions = self.sessions.due(notifications, now)
+        always = self._always_to(source)
+        outgoing: dict[Neighbor, list[Routed]] = {neighbor: list(map(self._onward, batch)) for neighbor in always}
+        for routed, names in zip(batch, self._interested(notifications), strict=True):
+            for neighbor in map(Neighbor, names):
+                if neighbor != source and neighbor not in always:
+                    outgoing.setdefault(neighbor, []).append(self._onward(routed))
+        return actions + [Forward(neighbor, tuple(outgoing[neighbor])) for neighbor in sorted(outgoing)]
+
+    def _interested(self, notifications: Sequence[Notification]) -> Sequence[Sequence[str]]:
+        if not self._remote_numbers:
+            return [()] * len(notifications)
+        found: Sequence[Sequence[str]] = self._remote.match_groups(list(notifications))
+        return found
+
+    def _onward(self, routed: Routed) -> Routed:
+        return Routed(routed.notification, routed.origin or self.name, routed.hops + 1)

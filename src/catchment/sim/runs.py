@@ -1,0 +1,180 @@
+"""Runs scripts of the conformance suite, and makes a failing one small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from catchment.errors import LimitError
+from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.sim.checkers import DeliveryChecker, ViolationError
+from catchment.sim.conformance import (
+    CORES,
+    NETWORKS,
+    QUALITIES,
+    RUN_OCCURRENCES_MAX,
+    Advertises,
+    Cancels,
+    Connect,
+    Core,
+    Crashes,
+    Cuts,
+    Disconnect,
+    Doing,
+    Heals,
+    Publishes,
+    Restarts,
+    Resumes,
+    Run,
+    Script,
+    Settles,
+    Step,
+    Subscribes,
+    Suspends,
+    Unadvertises,
+    Unsubscribes,
+    script_of,
+)
+from catchment.sim.ideal import leftovers
+from catchment.sim.network import Quality
+from catchment.sim.simulation import Simulation
+from catchment.sim.topology import Topology
+
+# Scripts tried while shrinking: each takes some milliseconds.
+SHRINK_RUNS_MAX: Final = 2_000
+SHOWN_MAX: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run came to: nothing wrong, or the violation and the fewest steps that lead to it."""
+
+    run: Run
+    violation: str | None
+    script: Script
+    deliveries: int
+    core_messages: int
+
+    def __str__(self) -> str:
+        if self.violation is None:
+            run = self.run
+            return f"{run.core}, {run.network}, seed {run.seed}: {self.deliveries} deliveries, nothing wrong"
+        steps = "\n".join(f"  {step.after:>6} µs  {step.doing!r}" for step in self.script)
+        return f"{self.violation}\nrun again: {self.run.command}\nthe steps that matter:\n{steps}"
+
+
+def outcome_of(run: Run, *, shrink: bool = True) -> Outcome:
+    """Runs it; makes its script small if it fails."""
+    chosen = CORES[run.core]
+    topology = NETWORKS[run.network](run.seed)
+    quality = QUALITIES[run.seed % len(QUALITIES)]
+    script = script_of(topology, run.seed)
+    violation, simulation, checker = _tried(script, chosen, topology, quality, run.seed)
+    if violation is not None and shrink:
+        # Any violation will do: a smaller script may show the same mistake in another way.
+        script = shrunk(script, lambda some: _tried(some, chosen, topology, quality, run.seed)[0] is not None)
+        violation = _tried(script, chosen, topology, quality, run.seed)[0]
+    return Outcome(run, violation, script, checker.delivered_count, simulation.core_messages)
+
+
+def _tried(
+    script: Script, core: Core, topology: Topology, quality: Quality, seed: int
+) -> tuple[str | None, Simulation, DeliveryChecker]:
+    checker = DeliveryChecker(needs_advertisements=core.needs_advertisements)
+    simulation = Simulation(
+        topology,
+        core.make(topology),
+        seed=seed,
+        quality=quality,
+        observers=(checker,),
+        occurrences_max=RUN_OCCURRENCES_MAX,
+    )
+    try:
+        for step in script:
+            if step.after:
+                simulation.advance(step.after)
+            _do(step.doing, simulation, checker, core)
+    except (ViolationError, LimitError) as problem:
+        return str(problem), simulation, checker
+    return None, simulation, checker
+
+
+def _do(doing: Doing, simulation: Simulation, checker: DeliveryChecker, core: Core) -> None:
+    if checker.is_settled and not isinstance(doing, Publishes):
+        # What was published is wanted by those who wanted it then: it arrives before anything changes.
+        simulation.settle()
+        checker.at_quiescence(simulation)
+        checker.is_settled = False
+    match doing:
+        case Connect():
+            simulation.connect(doing.client, doing.broker)
+        case Disconnect():
+            simulation.disconnect(doing.client)
+        case Subscribes():
+            wanted = Pattern(doing.wanted) if doing.is_pattern else Filter(doing.wanted)
+            checker.wanted(doing.client, doing.id, wanted)
+            simulation.subscribe(doing.client, doing.id, wanted)
+        case Cancels():
+            simulation.cancel(doing.client, doing.id)
+        case Unsubscribes():
+            simulation.unsubscribe(doing.client, Filter(doing.filter))
+        case Advertises():
+            simulation.advertise(doing.client, Advertisement(doing.advertisement))
+        case Unadvertises():
+            simulation.unadvertise(doing.client, Advertisement(doing.advertisement))
+        case Suspends():
+            simulation.suspend(doing.client)
+        case Resumes():
+            simulation.resume(doing.client)
+        case Publishes():
+            simulation.publish(doing.client, dict(doing.attributes))
+        case Cuts():
+            simulation.cut(doing.one, doing.other)
+        case Heals():
+            simulation.heal(doing.one, doing.other)
+        case Crashes():
+            simulation.crash(doing.broker)
+        case Restarts():
+            simulation.restart(doing.broker)
+        case Settles():
+            _settle(simulation, checker, core)
+        case _:
+            assert_never(doing)
+
+
+def _settle(simulation: Simulation, checker: DeliveryChecker, core: Core) -> None:
+    simulation.settle()
+    checker.at_quiescence(simulation)
+    wrong = list(core.tables(simulation))
+    if not any(one.wants for one in simulation.clients.values()):
+        wrong += leftovers(simulation)
+    if wrong:
+        raise ViolationError("; ".join(wrong[:SHOWN_MAX]))
+    checker.is_settled = True
+
+
+def shrunk(script: Script, fails: Callable[[Script], bool]) -> Script:
+    """A script that still fails, without steps that it fails without: pieces of half the length, then of a quarter,
+    and so on, are left out."""
+    tried = 0
+    size = len(script) // 2
+    while size >= 1 and tried < SHRINK_RUNS_MAX:
+        start, smaller = 0, False
+        while start < len(script) and tried < SHRINK_RUNS_MAX:
+            candidate = script[:start] + script[start + size :]
+            tried += 1
+            if fails(candidate):
+                script, smaller = candidate, True
+            else:
+                start += size
+        if not smaller or size > 1:
+            size //= 2
+    return script
+
+
+def violations(runs: Sequence[Run]) -> list[Outcome]:
+    return [one for one in map(outcome_of, runs) if one.violation is not None]
+
+
+__all__ = ["Outcome", "Step", "outcome_of", "shrunk", "violations"]
