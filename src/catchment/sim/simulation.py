@@ -145,6 +145,10 @@ class Simulation:
     def advance(self, duration: Time) -> None:
         self._kernel.run(self.now + duration)
 
+    def at(self, time: Time, work: Callable[..., None], *arguments: object) -> None:
+        """Does something at a time, for scenarios."""
+        self._kernel.schedule(max(time, self.now), (work, arguments))
+
     # --- clients ---
 
     def client(self, identity: str) -> SimClient:

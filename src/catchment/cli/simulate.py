@@ -1,0 +1,83 @@
+"""`catchment simulate`: plays a scenario and prints what it measured."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from catchment.cli.terminal import console
+
+if TYPE_CHECKING:
+    from catchment.sim.play import Measures
+    from catchment.sim.scenario import Scenario
+
+
+def run_simulate(scenario: str, core: str | None, seed: int | None, picture: str | None, as_json: bool) -> int:
+    from catchment.sim.notations import read_scenario
+
+    path = Path(scenario)
+    found = read_scenario(path)
+    found = replace(found, core=core or found.core, seed=found.seed if seed is None else seed)
+    measures = _played(found, path.parent)
+    if picture is not None:
+        from catchment.studies.picture import draw
+
+        draw(found.topology(path.parent), measures.links, Path(picture), f"{found.core} on {found.network}")
+    if as_json:
+        print(json.dumps(_as_json(found, measures)))
+    else:
+        _print(found, measures, picture)
+    return 0
+
+
+def _played(scenario: Scenario, directory: Path) -> Measures:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from catchment.sim.play import play
+
+    columns = (TextColumn("publications"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=None)
+        return play(scenario, directory, lambda done, total: progress.update(task, completed=done, total=total))
+
+
+def _as_json(scenario: Scenario, measures: Measures) -> dict[str, object]:
+    links = [{"between": list(pair), "messages": count} for pair, count in measures.links.items()]
+    return {
+        "core": scenario.core,
+        "network": scenario.network,
+        "seed": scenario.seed,
+        **{name: value for name, value in asdict(measures).items() if name != "links"},
+        "cost_total": measures.cost_total,
+        "links": links,
+    }
+
+
+def _print(scenario: Scenario, measures: Measures, picture: str | None) -> None:
+    from rich.table import Table
+
+    out = console()
+    out.print(f"{scenario.core} on {scenario.network}, seed {scenario.seed}: {measures.simulated_s:,.1f} s simulated")
+    kinds = Table("messages between brokers", "number", "bytes", "cost", box=None, pad_edge=False)
+    for column in kinds.columns[1:]:
+        column.justify = "right"
+    for kind, count in measures.messages.items():
+        kinds.add_row(kind, f"{count:,}", f"{measures.bytes[kind]:,}", f"{measures.cost[kind]:,}")
+    out.print(kinds)
+    lines = {
+        "published": f"{measures.published:,}",
+        "delivered": f"{measures.delivered:,}",
+        "refused": f"{measures.refused:,}",
+        "total cost": f"{measures.cost_total:,}",
+        "latency, mean": f"{measures.latency_ms_mean:,.1f} ms",
+        "latency, 99th percentile": f"{measures.latency_ms_p99:,.1f} ms",
+        "control messages a delivery": f"{measures.control_share:.3f}",
+        "filters in the largest table": f"{measures.table_filters_most:,}",
+    }
+    width = max(map(len, lines))
+    for name, value in lines.items():
+        out.print(f"{name:<{width}}  {value}")
+    if picture is not None:
+        out.print(f"drawn: {picture}")

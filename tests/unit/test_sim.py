@@ -1,0 +1,342 @@
+"""The simulator's parts: clock, links, networks, scenarios in three notations, what a run measures."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from catchment import Filter
+from catchment.errors import InputError, LimitError
+from catchment.routing.messages import Send, SetTimer, TimerFired
+from catchment.routing.siena.acyclic import AcyclicCore
+from catchment.routing.siena.general import GeneralCore
+from catchment.routing.siena.paths import agreed, next_hops, tree
+from catchment.sim import topology as networks
+from catchment.sim.kernel import Kernel
+from catchment.sim.network import LinkState, Quality, arrivals
+from catchment.sim.notations import propagation_scenario, read_scenario, siena_scenario
+from catchment.sim.play import play
+from catchment.sim.scenario import Drawn, network_named
+from catchment.sim.simulation import Simulation
+
+# --- clock --------------------------------------------------------------------------------------
+
+
+def test_occurrences_of_one_time_happen_in_the_order_they_were_scheduled():
+    seen: list[str] = []
+    kernel: Kernel[str] = Kernel(seen.append)
+    for at, what in ((5, "c"), (1, "a"), (5, "d"), (1, "b")):
+        kernel.schedule(at, what)
+    kernel.run(4)
+    assert (seen, kernel.now) == (["a", "b"], 4)
+    kernel.run()
+    assert (seen, kernel.now) == (["a", "b", "c", "d"], 5)
+
+
+def test_a_run_that_would_not_end_is_ended():
+    kernel: Kernel[int] = Kernel(lambda one: kernel.schedule(kernel.now + 1, one), occurrences_max=100)
+    kernel.schedule(0, 1)
+    with pytest.raises(LimitError, match="OCCURRENCES_MAX is 100"):
+        kernel.run()
+
+
+def test_a_timer_set_again_fires_once_and_not_after_a_crash():
+    fired: list[int] = []
+
+    class Waiting(AcyclicCore):
+        def on_message(self, message, source, now):
+            if isinstance(message, TimerFired):
+                fired.append(now)
+                return []
+            return [SetTimer("wait", 100), SetTimer("wait", 50)]
+
+    simulation = Simulation(networks.line(2), Waiting)
+    simulation.crash("0")
+    simulation.settle()
+    assert fired == [50]
+
+
+# --- links --------------------------------------------------------------------------------------
+
+
+def test_a_stream_keeps_order_and_loses_nothing():
+    rng, link = random.Random(1), LinkState("a", "b", 2)
+    quality = Quality(delay_us=10, jitter_us=50, loss_share=0.4, duplicate_share=0.2)
+    times, sent = [], 0
+    for now in range(0, 1000, 5):
+        (arrival,), count = arrivals(quality, link, "a", now, rng)
+        times.append(arrival)
+        sent += count
+    assert times == sorted(times)
+    assert sent > 200
+
+
+def test_datagrams_are_lost_doubled_and_reordered():
+    rng, link = random.Random(1), LinkState("a", "b", 1)
+    quality = Quality(loss_share=0.3, duplicate_share=0.3, reorder_share=0.3, transport="datagram")
+    found = [arrivals(quality, link, "a", now, rng)[0] for now in range(300)]
+    assert {len(one) for one in found} == {0, 1, 2}
+    firsts = [one[0] for one in found if one]
+    assert firsts != sorted(firsts)
+
+
+def test_nothing_of_before_arrives_after_a_link_failed():
+    simulation = Simulation(networks.line(2), AcyclicCore)
+    simulation.connect("s", "0")
+    simulation.connect("p", "1")
+    simulation.subscribe("s", "1", Filter("x any"))
+    simulation.settle()
+    simulation.publish("p", {"x": 1})
+    simulation.cut("0", "1")
+    simulation.heal("0", "1")
+    simulation.settle()
+    assert simulation.client("s").received == []
+    simulation.publish("p", {"x": 2})
+    simulation.settle()
+    assert [one.notification["x"] for one in simulation.client("s").received] == [2]
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0])
+def test_shares_are_probabilities(share: float):
+    with pytest.raises(InputError, match="shares"):
+        Quality(loss_share=share)
+
+
+# --- networks -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "brokers", "links"),
+    [("line 4", 4, 3), ("star 5", 5, 4), ("ring 6", 6, 6), ("mesh 5", 5, 10), ("grid 3x4", 12, 17), ("tree 7", 7, 6)],
+)
+def test_networks_by_rule(text: str, brokers: int, links: int):
+    found = network_named(text, 1, Path())
+    assert (len(found.brokers), len(found.links)) == (brokers, links)
+
+
+def test_transit_stub_has_the_sizes_of_the_texts():
+    for count in (100, 1_000):
+        found = networks.transit_stub_of(count, 1)
+        assert len(found.brokers) == count
+        assert found == networks.transit_stub_of(count, 1) != networks.transit_stub_of(count, 2)
+    assert len(networks.transit_stub_of(100, 1).spanning_tree().links) == 99
+
+
+def test_the_backbone_has_24_brokers_of_two_links_at_least():
+    found = networks.backbone()
+    assert len(found.brokers) == 24
+    assert min(len(some) for some in found.neighbors().values()) == 2
+
+
+def test_a_network_from_a_file(tmp_path: Path):
+    (tmp_path / "net.toml").write_text('links = [["a", "b", 3], ["c", "b"]]')
+    found = network_named("file net.toml", 1, tmp_path)
+    assert found.neighbors() == {"a": {"b": 3}, "b": {"a": 3, "c": 1}, "c": {"b": 1}}
+    (tmp_path / "net.toml").write_text('links = [["a"]]')
+    with pytest.raises(InputError, match="is no network"):
+        network_named("file net.toml", 1, tmp_path)
+
+
+@pytest.mark.parametrize("text", ["ring", "ring x", "moon 3", "grid 3"])
+def test_a_network_that_cannot_be(text: str):
+    with pytest.raises(InputError, match="network"):
+        network_named(text, 1, Path())
+
+
+def test_a_network_in_two_parts_is_refused():
+    with pytest.raises(InputError, match="reached"):
+        networks.Topology(("a", "b", "c"), (networks.Link("a", "b"),))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_shortest_paths_are_the_same_in_both_directions(seed: int):
+    links = networks.random_network(9, seed, 12).neighbors()
+    for one in links:
+        for other in links:
+            there, back = _path(links, one, other), _path(links, other, one)
+            assert there == back[::-1]
+
+
+def _path(links, start: str, end: str) -> list[str]:
+    parents, found = tree(links, start), [end]
+    while (before := parents[found[-1]]) is not None:
+        found.append(before)
+    return found
+
+
+def test_a_link_counts_when_both_ends_have_it():
+    assert agreed({"a": {"b": 1, "c": 2}, "b": {"a": 3}, "c": {}}) == {"a": {"b": 3}, "b": {"a": 3}, "c": {}}
+
+
+def test_next_hops_lead_down_the_tree():
+    parents = {"a": None, "b": "a", "c": "b", "d": "b", "e": "a"}
+    assert next_hops(parents, "a") == {"b": "b", "c": "b", "d": "b", "e": "e"}
+    assert next_hops(parents, "b") == {"c": "c", "d": "d"}
+
+
+def test_a_general_network_goes_round_what_failed():
+    simulation = Simulation(networks.ring(5), GeneralCore)
+    simulation.connect("s", "0")
+    simulation.connect("p", "1")
+    simulation.subscribe("s", "1", Filter("x any"))
+    simulation.settle()
+    simulation.cut("0", "1")
+    simulation.settle()
+    simulation.publish("p", {"x": 1})
+    simulation.settle()
+    assert len(simulation.client("s").received) == 1
+    assert simulation.traffic.total("notifications") == 4
+
+
+# --- scenarios ----------------------------------------------------------------------------------
+
+FIGURE_25 = """
+servers = acyclic adv_fwd;
+
+objects {
+  event = "A";
+  number = 1000;
+  pub/adv = 10;
+  time/pub = 2000~2500;
+  cycles = 10;
+};
+
+parties {
+  pattern = "A";
+  number = 10000;
+  notif/sub = 10;
+  cycles = 10;
+};
+"""
+
+FIGURE_4_2 = """
+# experiment <groups> <transit> <filtertimeout> <time> <style> <seed>
+experiment 1 0 32.0 8.0 propagate 47
+
+# publishers <group> <nodes> <start> <stop> <size> <period> <color> {
+#   <tags> }
+publishers 0 1 0.5 7.0 1000 0.05 DarkGreen {
+    temp random 0.0 20.0,
+    current random 0.0 20.0,
+    fish random 0.0 20.0,
+}
+# subscribers <group> <nnodes> <start> <stop> <percent> { <filters> }
+subscribers 0 2 1.5 7.5 25% {
+    (temp >= 10) && (current >= 10),
+    (temp < 2.5) || (temp >= 17.5),
+}
+"""
+
+
+def test_figure_25_of_siena():
+    found = siena_scenario(FIGURE_25)
+    assert (found.core, found.network) == ("siena advertising", "transit-stub 100")
+    (objects,), (parties,) = found.publishers, found.subscribers
+    assert (objects.count, objects.publications, objects.period_ms, objects.cycles) == (1000, 10, (2000, 2500), 10)
+    assert objects.attributes == {"event": "A"}
+    assert (parties.count, parties.notifications, parties.cycles) == (10_000, 10, 10)
+    assert parties.filters == (Filter("event = 'A'"),)
+
+
+def test_figure_4_2_of_filter_propagation():
+    found = propagation_scenario(FIGURE_4_2)
+    assert (found.seed, found.stop_s) == (47, 8.0)
+    (publishers,), (subscribers,) = found.publishers, found.subscribers
+    assert publishers.attributes["temp"] == Drawn(0.0, 20.0)
+    assert (publishers.start_s, publishers.stop_s, publishers.period_ms) == (0.5, 7.0, (50, 50))
+    assert (subscribers.count, subscribers.start_s, subscribers.stop_s) == (2, 1.5, 7.5)
+    assert subscribers.filters[1] == Filter("group = 0 and (temp < 2.5 or temp >= 17.5)")
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (FIGURE_25.replace("acyclic adv_fwd", "cubic"), "servers"),
+        (FIGURE_25.replace("number = 1000;", "number = many;"), "no number"),
+        (FIGURE_25.replace('event = "A";', ""), "event is missing"),
+        (FIGURE_25.replace("parties", "guests"), "guests"),
+    ],
+)
+def test_what_is_wrong_with_a_scenario_of_siena(text: str, what: str):
+    with pytest.raises(InputError, match=what):
+        siena_scenario(text)
+
+
+SCENARIO = """
+seed = 3
+core = "siena general"
+network = "ring 6"
+links = { delay_ms = 2, loss = 0.1 }
+[[publishers]]
+count = 2
+attributes = { kind = { one_of = ["alarm", "note"] }, level = { from = 0, to = 10 } }
+publications = 20
+period_ms = [50, 80]
+[[subscribers]]
+count = 3
+filters = ["kind = 'alarm'"]
+[[faults]]
+at_s = 0.4
+cut = ["0", "1"]
+"""
+
+
+def test_a_scenario_is_played_the_same_each_time(tmp_path: Path):
+    path = tmp_path / "scenario.toml"
+    path.write_text(SCENARIO)
+    scenario = read_scenario(path)
+    first, second = play(scenario), play(scenario)
+    assert first == second
+    assert first.published == 40
+    assert 0 < first.delivered <= 120
+    assert first.messages["notifications"] > 0
+    assert first.cost_total >= sum(first.messages.values())
+    assert first.latency_ms_mean >= 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "what"),
+    [
+        ('core = "siena general"', 'core = "pigeons"', "there is no core"),
+        ("seed = 3", "sede = 3", "sede"),
+        ('cut = ["0", "1"]', "", "one of cut"),
+        ("{ from = 0, to = 10 }", "{ from = 0 }", "attribute 'level'"),
+        ("kind = 'alarm'", "kind = = 'alarm'", "line 1"),
+    ],
+)
+def test_what_is_wrong_with_a_scenario(tmp_path: Path, before: str, after: str, what: str):
+    path = tmp_path / "scenario.toml"
+    path.write_text(SCENARIO.replace(before, after))
+    with pytest.raises(InputError, match=what):
+        read_scenario(path)
+
+
+def test_a_subscriber_leaves_after_so_many_and_comes_back():
+    text = FIGURE_25.replace("number = 1000;", "number = 2;").replace("number = 10000;", "number = 4;")
+    measures = play(siena_scenario(text))
+    assert measures.published == 200
+    assert measures.delivered == 4 * 10 * 10
+
+
+def test_advertisements_cut_what_subscriptions_cost():
+    """§6.2: interest goes only where publishers are; those here advertise once."""
+    text = FIGURE_25.replace("number = 1000;", "number = 1;").replace("number = 10000;", "number = 50;")
+    text = text.replace("pub/adv = 10;", "pub/adv = 100;").replace("cycles = 10;", "cycles = 1;", 1)
+    advertising = play(siena_scenario(text))
+    acyclic = play(siena_scenario(text.replace("adv_fwd", "sub_fwd")))
+    assert advertising.messages["Interest"] < acyclic.messages["Interest"]
+
+
+def test_every_action_of_a_core_is_in_its_order():
+    simulation = Simulation(networks.line(3), AcyclicCore)
+    simulation.connect("a", "1")
+    core = simulation.cores["1"]
+    assert core is not None
+    sent = [action for action in core.on_message(*_subscription("a"), 0) if isinstance(action, Send)]
+    assert [one.interface.name for one in sent] == ["0", "2"]
+
+
+def _subscription(identity: str):
+    from catchment.routing.messages import Client, Subscribe
+
+    return Subscribe(identity, "1", Filter("x any")), Client(identity)
