@@ -7,6 +7,11 @@ Rates are notifications per second of processor time of one core, median of the 
 greatest; a *multiple* is that rate over the naive loop's at 1,000 subscriptions of the same workload, measured
 in the same run, because that ratio travels between machines. Making notifications and subscriptions is not
 counted; turning them into what an engine reads is. All engines must find the same matches.
+
+`match` gives a sorted list of ids for one notification. "match ÷ match_batch" is the time it takes over that of
+`match_batch` from a list, for each notification; `match_batch` gives numbers, so the next column compares with
+`match_batch` where the ids of each notification are then listed as well. "bytes, with ids" counts what the listed
+ids take in memory after those runs.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ import argparse
 import json
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -105,8 +110,21 @@ def ours(matcher: Matcher, rows: list[dict[str, Any]], runs: int) -> dict[str, R
     return {
         "list": measured(matcher.match_batch, rows, runs),
         "arrow": measured(lambda some: matcher.match_batch(table.slice(0, len(some))), rows, runs),
-        "match": measured(lambda some: [matcher.match(row) for row in some], rows[:4000], runs),
+        "ids": measured(lambda some: _spent(matcher.match_batch(some)), rows[:4000], runs),
+        "match": measured(lambda some: _spent(map(matcher.match, some)), rows[:4000], runs),
     }
+
+
+def _spent(lists: Iterable[Any]) -> None:
+    """Makes each list of ids, and keeps none."""
+    for _ in lists:
+        pass
+
+
+def times_as_long(found: dict[str, Any], than: str) -> str:
+    """What `match` takes over what another way takes for each notification, run by run."""
+    runs = [other / one for one, other in zip(found["rates"]["match"], found["rates"][than], strict=True)]
+    return f"{median(runs):.2f} ({min(runs):.2f}–{max(runs):.2f})"
 
 
 def agree(matcher: Matcher, peer: Any, rows: list[dict[str, Any]], what: str) -> None:
@@ -133,6 +151,7 @@ def cell(workload: str, size: int, runs: int, with_peers: bool, unit: float) -> 
         "size": size,
         "load_per_s": load,
         "bytes": stats.bytes_per_subscription,
+        "bytes_with_ids": matcher.stats().bytes_per_subscription,
         "matches": len(found.ids) / len(rows),
         "rows": len(rows),
         "rates": {name: rate.runs for name, rate in rates.items()},
@@ -153,16 +172,20 @@ def line(found: dict[str, Any]) -> str:
         f"{target:g}",
         *peers,
         str(Rate(tuple(found["rates"]["list"]))),
+        times_as_long(found, "list"),
+        times_as_long(found, "ids"),
         f"{found['load_per_s']:,.0f}",
         f"{found['bytes']:.0f}",
+        f"{found['bytes_with_ids']:.0f}",
     ]
     return f"| {' | '.join(cells)} |"
 
 
 HEADER = (
     "| workload | subscriptions | matches per notification | match_batch, list | match_batch, Arrow | match | target "
-    f"| {' | '.join(PEERS)} | match_batch, list, per s | load per s | bytes per subscription |\n"
-    "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+    f"| {' | '.join(PEERS)} | match_batch, list, per s | match ÷ match_batch | match ÷ match_batch with ids "
+    "| load per s | bytes per subscription | with ids |\n"
+    f"|---|{'--:|' * (12 + len(PEERS))}"
 )
 
 

@@ -305,6 +305,28 @@ def test_explanations_and_near_misses():
         found.explain(row, "nobody")
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_an_expression_is_explained_beside_the_filter_it_implies(together):
+    found, expression = Matcher(), Cesql("x > 3 AND x + y = 10")
+    if together:
+        found.add_many(["e"], [expression])
+    else:
+        found.add("e", expression)
+    holding, failing = found.explain({"x": 4, "y": 6}, "e"), found.explain({"x": 4, "y": 7}, "e")
+    assert holding.matched
+    assert holding.expression.held
+    assert not failing.matched
+    assert failing.nearest.held
+    assert str(failing) == f"expression {expression.text}: gives false"
+    assert failing.to_json()["expression"] == {"clause": expression.text, "held": False, "reason": "gives false"}
+    missing = found.explain({"x": 4}, "e")
+    assert not missing.matched
+    assert "y" in missing.expression.reason or "y: absent" in str(missing)
+    assert found.explain({"x": 2, "y": 8}, "e").nearest.failing
+    for row in ({"x": 4, "y": 6}, {"x": 4, "y": 7}, {"x": 4}, {"x": 2, "y": 8}, {}):
+        assert found.explain(row, "e").matched == (found.match(row) == ["e"]) == expression.matches(row)
+
+
 def test_filters_can_be_asked_back():
     texts = {"a": "x = 1 and y > 5", "b": 's >* "p" and t >= 2026-01-01T00:00:00Z or b = true', "c": "x in (1, 2, 3)"}
     pending, indexed = matcher_of(**texts), Matcher()
@@ -319,9 +341,26 @@ def test_stats_tell_what_is_scanned():
     assert (stats.subscriptions, stats.conjunctions, stats.scanned_rows) == (500, 500, 0)
     assert stats.bytes > 0
     json.dumps(stats.to_json())
+    assert (stats.wide_rows, stats.wide_max) == (0, 0)
     hard = Matcher()
     hard.add_many(list(range(200)), [Filter(f"not s * 'x{i}y'") for i in range(200)])
     assert hard.stats().scanned_rows == hard.stats().scan_max == 200
+
+
+def test_stats_tell_what_lies_behind_wide_intervals():
+    """An equality common to all leads to open ranges, of which a value lies in half: so many rows are tried."""
+    found = Matcher()
+    found.add_many(
+        list(range(2000)),
+        [Filter.of(("kind", "=", "trade"), ("x", ">", i), ("y", "<", -i)) for i in range(2000)],
+    )
+    stats = found.stats()
+    assert stats.scanned_rows == 0
+    assert stats.wide_rows > 1900
+    assert 900 < stats.wide_max < 1100
+    settled = Matcher()  # an edge that holds is a match: nothing is tried
+    settled.add_many(list(range(2000)), [Filter.of(("kind", "=", "trade"), ("x", ">", i)) for i in range(2000)])
+    assert settled.stats().wide_rows == 0
 
 
 # --- snapshots ----------------------------------------------------------------------------------
@@ -451,3 +490,13 @@ def test_what_is_no_index(tmp_path):
         many(1).save(tmp_path)
     assert (tmp_path / "precious.txt").read_text() == "mine"
     assert [path.name for path in Path(tmp_path).iterdir()] == ["precious.txt"]
+
+
+def test_patterns_beside_many_attributes():
+    """The group of patterns stood out of the order in which groups are searched, and hid the last attribute."""
+    for attributes in range(20, 64):
+        texts = [f"s * 'abcd{i}'" for i in range(20)] + [f"number x{i:03} any" for i in range(attributes)]
+        matcher = Matcher()
+        matcher.add_many(list(range(len(texts))), texts)
+        found = matcher.match_batch([{f"x{i:03}": 1} for i in range(attributes)])
+        assert list(found) == [[20 + i] for i in range(attributes)]

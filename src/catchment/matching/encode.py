@@ -6,10 +6,9 @@ kernel reads that; of an Arrow batch the kernels read the buffers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
@@ -19,7 +18,7 @@ from catchment.matching import kernels_parse as kp
 from catchment.matching.kernels_bytes import FLOAT, INT, STRING, TIME
 from catchment.matching.kernels_tables import Entries
 from catchment.model.filter import Matchable
-from catchment.model.notification import NOTIFICATION_ATTRIBUTES_MAX, Notification
+from catchment.model.notification import ENVELOPE_TYPES, NOTIFICATION_ATTRIBUTES_MAX, Notification
 from catchment.model.values import Value, checked, checked_name
 
 if TYPE_CHECKING:
@@ -30,10 +29,7 @@ I32, I64 = np.int32, np.int64
 # An entry takes at least this much msgpack: a name of one byte with its head, and a value.
 _ENTRY_BYTES_MIN: Final = 3
 _NAMES_FEW: Final = 512
-# Hash tables of names, powers of two: for a notification of few attributes, and of the most.
-_SLOTS_FEW: Final = 64
-_SLOTS: Final = 1 << (2 * NOTIFICATION_ATTRIBUTES_MAX).bit_length()
-_VALUE_TYPES: Final = frozenset((str, int, float, bool, datetime))
+_PLAIN_TYPES: Final = frozenset((str, int, float, bool))  # what msgpack shows as it is
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
@@ -57,7 +53,7 @@ def entries_of_mappings(notifications: Sequence[Matchable]) -> Entries:
         if status == kp.PARSED:
             return entries
         if status != kp.MANY_NAMES:
-            raise _refusal(rows[failed], failed)
+            raise refusal(rows[failed], failed)
         names_most *= 8
 
 
@@ -72,55 +68,38 @@ def _parsed(buffer: Array, rows: int, names_most: int) -> tuple[Entries, int, in
     return Entries(*found, np.empty(count, I32), np.empty(room, np.uint8)), status, failed
 
 
-Room = TypeVar("Room")
-
-
-def taken(rooms: list[Room], make: Callable[[], Room]) -> Room:
-    """A room that no other reader is using: one given back, or a new one."""
+def packed_one(notification: Matchable) -> tuple[bytes, Mapping[str, Value]]:
+    """One notification as msgpack that `match_one` reads, and as a row of values of our own."""
+    if type(notification) is dict and _PLAIN_TYPES.issuperset(map(type, notification.values())):
+        row: Mapping[str, Value] = notification
+    elif isinstance(notification, Notification):
+        row = notification.matched
+    else:
+        (row,) = _plain_rows([notification])
     try:
-        return rooms.pop()  # one step, so two readers never get the same
-    except IndexError:
-        return make()
+        return _ENCODER.encode((row,)), row
+    except (UnicodeEncodeError, OverflowError, TypeError):
+        check(row, 0)
+        raise
 
 
-class OneRoom:
-    """Arrays to parse one notification into, used again and again by one reader at a time."""
-
-    def __init__(self) -> None:
-        most = NOTIFICATION_ATTRIBUTES_MAX + 8
-        self._slots, self._few_slots = np.empty(_SLOTS, I32), np.empty(_SLOTS_FEW, I32)
-        self._names = np.empty((most, 2), I64)
-        self._starts, self._name_of, self._type_of = np.empty(2, I64), np.empty(most, I32), np.empty(most, np.int8)
-        self._key_of, self._place_of = np.empty(most, I64), np.empty(most, I64)
-        self._attribute_of, self._text = np.empty(most, I32), np.empty(4096, np.uint8)
-
-    def entries_of(self, notification: Matchable) -> Entries:
-        """As `entries_of_mappings([notification])`, faster; good until the next call."""
-        row = notification.matched if isinstance(notification, Notification) else notification
-        if row is notification:
-            (row,) = _plain_rows([row])
-        if len(row) > NOTIFICATION_ATTRIBUTES_MAX + 4:
-            raise _refusal(row, 0)
-        buffer = _packed_rows((row,))
-        found = (self._starts, self._name_of, self._type_of, self._key_of, self._place_of)
-        slots = self._few_slots if len(row) <= _SLOTS_FEW // 2 else self._slots
-        status, count, _ = kp.parse_rows(buffer, slots, *found, self._names)
-        if status != kp.PARSED:
-            raise _refusal(row, 0)
-        text = self._text if len(buffer) <= len(self._text) else np.empty(len(buffer), np.uint8)
-        return Entries(*found, self._names[:count], buffer, self._attribute_of, text)
+def checked_size(row: Mapping[str, Value]) -> int:
+    """How many attributes a row has, its envelope among them, if not too many."""
+    if len(row) > NOTIFICATION_ATTRIBUTES_MAX + len(ENVELOPE_TYPES):
+        raise refusal(row, 0)
+    return len(row)
 
 
 def _plain_rows(rows: list[Mapping[str, Value]]) -> list[Mapping[str, Value]]:
     """Mappings that msgpack shows as they are: it would write a date or a UUID as a string."""
     try:
         types = set(map(type, chain.from_iterable(row.values() for row in rows)))
-        if types <= _VALUE_TYPES and datetime not in types and all(type(row) is dict for row in rows):
+        if types <= _PLAIN_TYPES and all(type(row) is dict for row in rows):
             return rows
         return [{name: checked(value) for name, value in row.items()} for row in rows]
     except (AttributeError, InputError):
         for i, row in enumerate(rows):
-            _check(row, i)
+            check(row, i)
         raise
 
 
@@ -129,11 +108,12 @@ def _packed_rows(rows: Sequence[Mapping[str, Value]]) -> Array:
         return packed(rows)
     except (UnicodeEncodeError, OverflowError, TypeError):
         for i, row in enumerate(rows):
-            _check(row, i)
+            check(row, i)
         raise
 
 
-def _check(row: object, place: int) -> None:
+def check(row: object, place: int) -> None:
+    """BadNotificationError if it is no notification."""
     if not isinstance(row, Mapping):
         raise BadNotificationError(f"notification {place}: {shown(row)} is no mapping of names to values")
     if len(row) > NOTIFICATION_ATTRIBUTES_MAX:
@@ -146,9 +126,9 @@ def _check(row: object, place: int) -> None:
             raise BadNotificationError(f"notification {place}, attribute {shown(name)}: {problem}") from None
 
 
-def _refusal(row: object, place: int) -> InputError:
+def refusal(row: object, place: int) -> InputError:
     try:
-        _check(row, place)
+        check(row, place)
     except InputError as problem:
         return problem
     return BadNotificationError(f"notification {place}: {shown(row)} has a name or value that is none of the model")

@@ -1,14 +1,16 @@
 """The ids that users give their subscriptions, kept as bytes that sort like the ids, found by hash.
 
 An id is a string or an int; ints sort before strings. Python objects are made only of the ids that somebody
-asks for, and kept then: a matcher that is only asked for numbers holds no object for a subscription.
+asks for, and kept then: a matcher that is only asked for numbers holds no object for a subscription. Once ids
+are listed, it takes 13 bytes for each subscription (its place in sorted order, and a reference), and the objects
+of those that ever matched, some 55 bytes for a short string.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import pairwise
+from sys import getsizeof
 from typing import Any, Final
 
 import numpy as np
@@ -27,8 +29,7 @@ Id = str | int
 ID_CODEPOINTS_MAX: Final = 1_024
 _INT, _STRING = b"\0", b"\1"
 _BIAS: Final = 1 << 63
-_CHUNK: Final = 1_024
-# So few ids are sorted faster as objects than by their places.
+# For so few ids the places of all are not worth finding.
 _FEW: Final = 48
 
 
@@ -55,8 +56,9 @@ class Ids:
 
     def __init__(self, blob: Array, starts: Array, slots: Array) -> None:
         self.blob, self.starts, self.slots = blob, starts, slots
-        self._objects: Array = np.empty(len(self), object)
-        self._made = np.zeros(len(self) // _CHUNK + 1, bool)
+        self.ready: Array = np.empty(len(self), object)  # by number, the id, or None until somebody asks
+        self.made = np.zeros(len(self), np.uint8)  # by number, 1 where it stands ready
+        self._made_bytes = 0
 
     @classmethod
     def of(cls, ids: Sequence[Id]) -> Ids:
@@ -100,20 +102,32 @@ class Ids:
 
     def objects(self, numbers: Array) -> Array:
         """The ids of some numbers, as an array of objects."""
-        chunks = numbers // _CHUNK
-        for chunk in np.unique(chunks[~self._made[chunks]]).tolist():
-            self._make(chunk)
-        found: Array = self._objects[numbers]
+        missing = numbers[self.made[numbers] == 0]
+        if len(missing):
+            self._make(missing)
+        found: Array = self.ready[numbers]
         return found
 
-    def _make(self, chunk: int) -> None:
-        first, last = chunk * _CHUNK, min((chunk + 1) * _CHUNK, len(self))
-        starts = self.starts[first : last + 1].tolist()
-        text = self.blob[starts[0] : starts[-1]].tobytes()
-        base = starts[0]
-        made = [id_of(text[start - base : end - base]) for start, end in pairwise(starts)]
-        self._objects[first:last] = made
-        self._made[chunk] = True
+    def _make(self, numbers: Array) -> None:
+        text, each = self.blob.data, np.unique(numbers)
+        starts, ends = self.starts[each].tolist(), self.starts[each + 1].tolist()
+        made = [id_of(bytes(text[start:end])) for start, end in zip(starts, ends, strict=True)]
+        self.ready[each] = made
+        self.made[each] = 1  # only now: a reader in another thread trusts it
+        self._made_bytes += sum(map(getsizeof, made))
+
+    @property
+    def bytes_used(self) -> int:
+        """With the objects made so far, and what is kept to make and sort them."""
+        found = self.blob.nbytes + self.starts.nbytes + self.slots.nbytes + self._made_bytes
+        if self._made_bytes:
+            found += self.ready.nbytes + self.made.nbytes
+        return found + (self.places.nbytes if self.has_places else 0)
+
+    @property
+    def has_places(self) -> bool:
+        """Whether somebody asked for sorted ids yet."""
+        return "places" in self.__dict__
 
     @cached_property
     def places(self) -> Array:
@@ -127,17 +141,16 @@ class Ids:
         kr.sort_strings(order, spare, dimension, keys, places, self.blob, found)
         return found.astype(I32)
 
-    @cached_property
-    def _by_place(self) -> Array:
-        return self.objects(np.argsort(self.places))
-
     def sorted(self, numbers: Array) -> list[Id]:
         """The ids of some numbers in sorted order."""
-        if len(numbers) > _FEW:
-            many: list[Id] = self._by_place[np.sort(self.places[numbers])].tolist()
-            return many
-        found: list[Id] = self._objects[numbers].tolist()
-        return sorted_ids(self.objects(numbers).tolist() if None in found else found)
+        if len(numbers) <= _FEW and not self.has_places:
+            return sorted_ids(self.objects(numbers).tolist())
+        count, room = len(numbers), np.empty((2, len(numbers)), I64)
+        counts = np.empty(kids.DIGIT_COUNTS, I64)
+        numbers = numbers.astype(I32, copy=False)
+        if not kids.sort_numbers(numbers, count, self.places, self.made, room[0], room[1], counts):
+            return self.objects(room[0]).tolist()  # type: ignore[no-any-return]
+        return self.ready[room[0]].tolist()  # type: ignore[no-any-return]
 
 
 def sorted_ids(ids: Iterable[Id]) -> list[Id]:

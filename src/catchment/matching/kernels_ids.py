@@ -1,11 +1,21 @@
-"""Kernels over lists of byte strings: gathering some of them, and finding one by its bytes."""
+"""Kernels over lists of byte strings: gathering some, finding one by its bytes, and sorting by their places."""
 
 # mypy: disable-error-code="return-value, no-any-return, arg-type"
 # Numpy's integers are the ints of a kernel.
 
 from __future__ import annotations
 
+import numpy as np
+
 from catchment.matching.kernels_bytes import Bytes, Ints, equal_bytes, hash_bytes, kernel
+
+# So few are sorted faster by insertion than digit by digit.
+_FEW = 40
+_DIGIT_BITS_MAX = 11
+DIGIT_COUNTS = 1 << _DIGIT_BITS_MAX
+_NUMBER_BITS = 32
+_SHIFT_MAX = 63
+_NUMBER_MASK = 0xFFFFFFFF
 
 
 @kernel
@@ -69,3 +79,62 @@ def find_ids(texts: Bytes, text_starts: Ints, blob: Bytes, starts: Ints, slots: 
     """The numbers of many byte strings, or -1."""
     for i in range(len(numbers)):
         numbers[i] = _find(texts, text_starts[i], text_starts[i + 1], blob, starts, slots)
+
+
+@kernel
+def _insertion_sort(keys: Ints, count: int) -> None:
+    for i in range(1, count):
+        key, at = keys[i], i
+        while at > 0 and keys[at - 1] > key:
+            keys[at] = keys[at - 1]
+            at -= 1
+        keys[at] = key
+
+
+@kernel
+def _sort_digit(keys: Ints, out: Ints, count: int, shift: int, digit: int, counts: Ints) -> None:
+    """Puts keys in the order of one digit, and leaves those that agree in it as they were."""
+    mask, total = (1 << digit) - 1, 0
+    for i in range(mask + 1):
+        counts[i] = 0
+    for i in range(count):
+        counts[(keys[i] >> shift) & mask] += 1
+    for i in range(mask + 1):
+        total += counts[i]
+        counts[i] = total - counts[i]
+    for i in range(count):
+        which = (keys[i] >> shift) & mask
+        out[counts[which]] = keys[i]
+        counts[which] += 1
+
+
+@kernel
+def _sort_digits(keys: Ints, count: int, most: int, spare: Ints, counts: Ints) -> None:
+    """Sorts keys by their bits from _NUMBER_BITS on, which are under `most`: in two rounds up to four million."""
+    digit, shift = 1, _NUMBER_BITS
+    while digit < _DIGIT_BITS_MAX and most > 1 << (2 * digit):
+        digit += 1
+    while most > 0:
+        _sort_digit(keys, spare, count, shift, digit, counts)
+        _sort_digit(spare, keys, count, min(shift + digit, _SHIFT_MAX), digit, counts)
+        shift += 2 * digit
+        most = (most - 1) >> (2 * digit)
+
+
+@kernel
+def sort_numbers(numbers: Ints, count: int, places: Ints, made: Bytes, out: Ints, spare: Ints, counts: Ints) -> bool:
+    """The numbers in the order of their places; whether all are made, and the places known at all."""
+    if len(places) == 0:
+        return count == 0
+    ready = True
+    for i in range(count):
+        number = np.int64(numbers[i])
+        out[i] = (np.int64(places[number]) << _NUMBER_BITS) | number
+        ready = ready and made[number] != 0
+    if count <= _FEW:
+        _insertion_sort(out, count)
+    else:
+        _sort_digits(out, count, len(places), spare, counts)
+    for i in range(count):
+        out[i] &= _NUMBER_MASK
+    return ready

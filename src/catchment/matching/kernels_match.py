@@ -68,6 +68,9 @@ from catchment.matching.kernels_tables import (
     Living,
     Scratch,
     Tables,
+    living_at,
+    scratch_at,
+    tables_at,
 )
 from catchment.matching.kernels_tree import (
     FROM,
@@ -81,6 +84,8 @@ from catchment.matching.kernels_tree import (
     SCAN,
     UPTO,
 )
+
+Handles = Ints
 
 
 @kernel
@@ -416,14 +421,10 @@ def _leave_out_dead(s: Scratch, v: Living, out: Ints, first: int) -> None:
 
 
 @inlined
-def match_all(
+def _match_all(
     x: Tables, s: Scratch, v: Living, b: Entries, version: int, groups: int, first: int, last: int, out: Ints,
     offsets: Ints
 ) -> int:
-    for name in range(len(b.names)):
-        b.attribute_of[name] = find_attribute(
-            b.buffer, b.names[name, 0], b.names[name, 1], x.attribute_slots, x.attributes, x.blob
-        )
     s.control[WRITTEN] = offsets[first]
     s.control[FULL] = 0
     s.control[VERSION] = version
@@ -440,29 +441,27 @@ def match_all(
 
 
 @kernel
+def match_entries(
+    tables: Handles, living: Handles, room: Handles, b: Entries, names: int, version: int, groups: int, first: int,
+    last: int, out: Ints, offsets: Ints
+) -> int:
+    x, s, v = tables_at(tables, 0), scratch_at(room, 0), living_at(living, 0)
+    for name in range(names):
+        b.attribute_of[name] = find_attribute(
+            b.buffer, b.names[name, 0], b.names[name, 1], x.attribute_slots, x.attributes, x.blob
+        )
+    return _match_all(x, s, v, b, version, groups, first, last, out, offsets)
+
+
+@kernel
 def match_batch(
-    blob: Bytes, attribute_slots: Ints, attributes: Ints, sections: Ints, number_int: Ints, number_float: Ints,
-    number_exact: Bytes, time_keys: Ints, string_starts: Ints, string_keys: Ints, string_places: Ints,
-    string_blob: Bytes, node_low: Ints, node_high: Ints, node_row: Ints, node_own: Ints, node_group: Ints,
-    groups: Ints, row_tests: Ints, tests: Ints, row_runs: Ints, row_shared: Ints, shared: Ints, set_pool: Ints,
-    pattern_places: Ints, gram_slots: Ints, gram_hashes: Ints, gram_starts: Ints, gram_patterns: Ints,
-    literal_places: Ints, literal_blob: Bytes, rank: Ints, entry_of: Ints, present: Ints, stack: Ints,
-    shared_stamp: Ints, pattern_stamp: Ints, group_stamp: Ints, control: Ints, died: Ints, group_of: Ints,
-    row_group: Ints, starts: Ints, name_of: Ints, type_of: Ints, key_of: Ints, place_of: Ints, names: Ints,
-    buffer: Bytes, attribute_of: Ints, text: Bytes, version: int, groups_asked: int, first: int, last: int, out: Ints,
-    offsets: Ints
+    tables: Handles, living: Handles, room: Handles, starts: Ints, name_of: Ints, type_of: Ints, key_of: Ints,
+    place_of: Ints, names: Ints, buffer: Bytes, attribute_of: Ints, text: Bytes, version: int, groups: int,
+    first: int, last: int, out: Ints, offsets: Ints
 ) -> int:
     """Numbers (or groups, if asked for) that match notifications first to last; the first that found no room.
 
     The arrays come one by one: numba unpacks a tuple of arrays three times more slowly than arguments.
     """
-    x = Tables(
-        blob, attribute_slots, attributes, sections, number_int, number_float, number_exact, time_keys, string_starts,
-        string_keys, string_places, string_blob, node_low, node_high, node_row, node_own, node_group, groups,
-        row_tests, tests, row_runs, row_shared, shared, set_pool, pattern_places, gram_slots, gram_hashes,
-        gram_starts, gram_patterns, literal_places, literal_blob
-    )
-    s = Scratch(rank, entry_of, present, stack, shared_stamp, pattern_stamp, group_stamp, control)
-    v = Living(died, group_of, row_group)
     b = Entries(starts, name_of, type_of, key_of, place_of, names, buffer, attribute_of, text)
-    return match_all(x, s, v, b, version, groups_asked, first, last, out, offsets)
+    return match_entries(tables, living, room, b, len(names), version, groups, first, last, out, offsets)

@@ -75,11 +75,13 @@ def order_tests(
         for t in range(start + 1, end):
             at = t
             while at > start:
-                mine = score[edge_of[at]] if edge_of[at] >= 0 else last_score + np.int64(tests[at, 0] & KIND_MASK)
-                before = at - 1
-                its = score[edge_of[before]]
-                if edge_of[before] < 0:
-                    its = last_score + np.int64(tests[before, 0] & KIND_MASK)
+                mine, its = last_score + np.int64(tests[at, 0] & KIND_MASK), last_score
+                if edge_of[at] >= 0:
+                    mine = score[edge_of[at]]
+                if edge_of[at - 1] >= 0:
+                    its = score[edge_of[at - 1]]
+                else:
+                    its += np.int64(tests[at - 1, 0] & KIND_MASK)
                 if its <= mine:
                     break
                 _swap(tests, edge_of, at, at - 1)
@@ -194,7 +196,9 @@ def split_level(
                         merged = _count_distinct(keys, at, wide_end, scan_edges) <= scan_edges
                         if merged:
                             group_end, found = wide_end, SCAN
-                groups[used[GROUPS], G_DIMENSION] = edges[edge, 0] if edge < intervals else 0
+                # Groups are searched by dimension, so the group of patterns, which stands last, has the greatest.
+                last = min(edge, intervals - 1)
+                groups[used[GROUPS], G_DIMENSION] = edges[last, 0] if last >= 0 else 0
                 groups[used[GROUPS], G_CLASS] = found
                 groups[used[GROUPS], G_NODE] = used[NODES]
                 used[GROUPS] += 1

@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final
 
@@ -91,9 +92,9 @@ class Matcher:
         self._snapshot = Snapshot(0, (), [], 0)
         self._pending_places: dict[Id, int] = {}
         self._groups: list[Id] = []
+        self._group_ids = Ids.of([])  # of the groups there were when somebody asked
         self._group_numbers: dict[Id, int] = {}
         self._count = 0
-        self._rooms: list[encode.OneRoom] = []
         self._merging: Thread | None = None
 
     def __len__(self) -> int:
@@ -244,18 +245,15 @@ class Matcher:
         now = self._snapshot
         evaluated = now.pending_count <= PENDING_EVALUATED_MAX and now.indexed is None
         segments = now.segments if evaluated else now.all_segments()
-        room = encode.taken(self._rooms, encode.OneRoom)
-        entries = room.entries_of(notification)
-        found: list[Id] = []
-        for segment in segments:
-            found += segment.match_one(entries, now.version, lambda _: _mapping(notification))
-        self._rooms.append(room)
+        packed, row = encode.packed_one(notification)
+        if len(segments) == 1 and not now.pending_count:
+            return segments[0].match_one(packed, row, now.version)
+        if not segments and row is notification:
+            encode.check(row, 0)  # no kernel looks at it
+        found = [segment.match_one(packed, row, now.version) for segment in segments]
         if evaluated and now.pending_count:
-            values = _mapping(notification)
-            found += [one.id for one in now.living_pending if one.filter.matches(values)]
-        elif len(segments) < 2:
-            return found
-        return sorted_ids(found)
+            found.append(sorted_ids(one.id for one in now.living_pending if one.filter.matches(row)))
+        return found[0] if len(found) == 1 else sorted_ids(chain.from_iterable(found))
 
     def match_batch(self, notifications: Sequence[Matchable] | pa.Table | pa.RecordBatch) -> Matches:
         """The matches of many notifications: a list of them, or Arrow columns by attribute name."""
@@ -271,23 +269,29 @@ class Matcher:
     def match_groups(self, notifications: Sequence[Matchable] | Matchable | pa.Table | pa.RecordBatch) -> Any:
         """The groups with a match, sorted: of one notification a list, of many Matches."""
         if isinstance(notifications, Mapping):
-            return self.match_groups([notifications])[0]
+            _, numbers = self._groups_matched([notifications])
+            return sorted_ids(self._groups[number] for number in numbers.tolist())
+        found, ids = self._groups_matched(notifications), self._group_ids
+        if len(ids) < len(self._groups):
+            ids = self._group_ids = Ids.of(self._groups)
+        return Matches(*found, [ids])
+
+    def _groups_matched(self, notifications: Any) -> tuple[Array, Array]:
         now = self._snapshot
         results = []
         for entries, attributes in _batches(notifications):
             parts = [segment.match_groups(entries, now.version, attributes) for segment in now.all_segments()]
             found = joined(parts, [0] * len(parts)) if parts else _nothing(len(entries.starts) - 1)
             results.append(_distinct(*found) if len(parts) > 1 else found)
-        return Matches(*_stacked(results), [Ids.of(self._groups)])
+        return _stacked(results)
 
     # --- looking closer ---
 
     def explain(self, notification: Matchable, id: Id) -> Explanation:
         """Clause by clause, why the subscription matches the notification or does not."""
-        place = self._find(id)
-        if place is None:
-            raise BadIdError(f"no subscription has the id {shown(id)}")
-        return explain(_filter_at(place), _mapping(notification))
+        found = self.filter_of(id)
+        filter = Filter.of(*found.constraints) if isinstance(found, Conjunction) else found
+        return explain(filter, _mapping(notification))
 
     def nearest(self, notification: Matchable, limit: int = NEAREST_MAX) -> list[tuple[Id, Explanation]]:
         """Near misses: subscriptions one clause short of matching, by id, each explained."""
@@ -305,7 +309,9 @@ class Matcher:
         if isinstance(place, Pending):
             return place.filter
         segment, number = place
-        return segment.residues.get(number) or _filter_at(place)
+        return segment.residues.get(number) or Filter.of_boxes(
+            box_of(one.constraints) for one in segment.conjunctions_of(number)
+        )
 
     def stats(self) -> Stats:
         now = self._snapshot
@@ -352,15 +358,6 @@ def _mapping(notification: Matchable) -> Mapping[str, Value]:
     if isinstance(notification, Notification):
         return notification.matched
     return {name: checked(value) for name, value in notification.items()}
-
-
-def _filter_at(place: Pending | tuple[Segment, int]) -> Filter:
-    if isinstance(place, Pending):
-        found: Sequence[Conjunction] = alternatives_of(place.filter)
-    else:
-        segment, number = place
-        found = segment.conjunctions_of(number)
-    return Filter.of_boxes(box_of(one.constraints) for one in found)
 
 
 def _parsed_filters(filters: Sequence[Matched | str]) -> list[Matched]:

@@ -18,10 +18,12 @@ from catchment.errors import BadFilterError, shown
 from catchment.matching import index
 from catchment.matching import kernels_ids as kids
 from catchment.matching import kernels_match as km
-from catchment.matching.encode import packed, taken
+from catchment.matching import kernels_one as ko
+from catchment.matching.encode import checked_size, packed, refusal
 from catchment.matching.ids import Id, Ids
 from catchment.matching.index import Source
-from catchment.matching.kernels_tables import CONTROL_PLACES, Entries, Scratch, Tables
+from catchment.matching.kernels_tables import CONTROL_PLACES, Entries, Living, Scratch, Tables
+from catchment.matching.rooms import Packed, PackedLiving, Room, taken
 from catchment.model.cesql import Cesql
 from catchment.model.constraint import Constraint, Kind
 from catchment.model.filter import Conjunction, Filter
@@ -37,9 +39,12 @@ ALIVE: Final = 2**63 - 1
 # Filters taken in at once: bounds the memory that their msgpack takes while an index is built.
 INGESTED_FILTERS_MAX: Final = 131_072
 _OUTPUT_MIN: Final = 1_024
+_NUMBERS, _IDS, _GROUPS = 0, 1, 2
+_NONE8: Final = np.zeros(0, np.uint8)
 _NONE32: Final = np.zeros(0, I32)
 _NONE64: Final = np.zeros(0, I64)
 _match_batch: Callable[..., int] = km.match_batch
+_match_one: Callable[..., int] = ko.match_one
 
 
 class Segment:
@@ -50,8 +55,9 @@ class Segment:
         self.group_of, self.residues = group_of, residues
         self.died, self.dead = _NONE64, 0
         self.constraint_index: Segment | None = None
-        self._rooms: list[tuple[Array, ...]] = []  # the tables, and scratch for one walk
-        self._one_rooms: list[tuple[tuple[Array, ...], Array, Array]] = []
+        self._rooms: list[Room] = []
+        self._tables = Packed(tables)
+        self._living: list[PackedLiving | None] = [None, None, None]  # for numbers, ids, groups
         self._matches_expected = 4.0
 
     # --- making ---
@@ -87,7 +93,10 @@ class Segment:
                 place = {number: i for i, number in enumerate(numbers.tolist())}
                 residues |= {base + place[n]: one for n, one in segment.residues.items() if n in place}
             base += len(numbers)
-        return cls.built(index.merged(sources) if len(sources) > 1 else sources[0], ids, groups, residues)
+        found = cls.built(index.merged(sources) if len(sources) > 1 else sources[0], ids, groups, residues)
+        if any(segment.ids.has_places for segment in segments):
+            found.ids.places  # noqa: B018 -- made here, not while a reader waits
+        return found
 
     @classmethod
     def built(cls, source: Source, ids: Ids, groups: Array, residues: dict[int, Cesql]) -> Segment:
@@ -138,8 +147,8 @@ class Segment:
 
     @property
     def bytes_used(self) -> int:
-        arrays = (*self.tables, *self.source[1:], self.ids.blob, self.ids.starts, self.ids.slots)
-        return sum(array.nbytes for array in (*arrays, self.group_of, self.died))
+        arrays = (*self.tables, *self.source[1:], self.group_of, self.died)
+        return sum(array.nbytes for array in arrays) + self.ids.bytes_used
 
     # --- filters ---
 
@@ -165,23 +174,36 @@ class Segment:
         offsets, numbers = self._walk(entries, version, 0)
         return self._without_residues(offsets, numbers, attributes) if self.residues else (offsets, numbers)
 
-    def match_one(self, entries: Entries, version: int, attributes: Attributes) -> list[Id]:
-        """The ids of those that match the one notification, sorted."""
-        if self.residues:
-            return self.ids.sorted(self.match(entries, version, attributes)[1])
-        room, offsets, out = taken(self._one_rooms, self._one_room)
-        fixed: tuple[Any, ...] = (*room, self.died, _NONE32, _NONE32, *entries, version, 0, 0, 1)
-        while not _match_batch(*fixed, out, offsets):
-            out = np.empty(4 * len(out), I32)
-        found = self.ids.sorted(out[: offsets[1]])
-        self._one_rooms.append((room, offsets, out))
+    def match_one(self, packed: bytes, row: Mapping[str, Value], version: int) -> list[Id]:
+        """The ids of those that match the one notification, sorted; `packed` is its row as msgpack."""
+        try:  # as `taken` does, and the handles as `_living_for`: here a call costs a twentieth of it all
+            room = self._rooms.pop()
+        except IndexError:
+            room = self._room()
+        living = self._living[_IDS]
+        if living is None or living.died is not self.died:
+            living = self._living_for(_IDS)
+        count = _match_one(self._tables.handles, living.handles, room.handles, packed, version)
+        if count >= 0 and not self.residues:
+            found: list[Id] = self.ids.ready[room.sorted[:count]].tolist()
+        else:
+            found = self._match_one_slowly(count, living, room, packed, row, version)
+        self._rooms.append(room)
         return found
 
-    def _one_room(self) -> tuple[tuple[Array, ...], Array, Array]:
-        return self._tables_and_room(), np.zeros(2, I64), np.empty(_OUTPUT_MIN, I32)
-
-    def _tables_and_room(self) -> tuple[Array, ...]:
-        return (*self.tables, *self._room())
+    def _match_one_slowly(
+        self, count: int, living: Packed, room: Room, packed: bytes, row: Mapping[str, Value], version: int
+    ) -> list[Id]:
+        """Where it did not fit, an id was never listed before, or an expression is to be evaluated."""
+        while count == ko.NO_ROOM:
+            room.grow(checked_size(row), len(packed))
+            count = _match_one(self._tables.handles, living.handles, room.handles, packed, version)
+        if count == ko.REFUSED:
+            raise refusal(row, 0)
+        numbers = room.one.out[: room.one.offsets[1]].copy()
+        if self.residues:
+            _, numbers = self._without_residues(room.one.offsets, numbers, lambda _: row)
+        return self.ids.sorted(numbers)
 
     def match_groups(self, entries: Entries, version: int, attributes: Attributes) -> tuple[Array, Array]:
         """Offsets and groups that have a match; stops at each notification when all are found."""
@@ -220,9 +242,8 @@ class Segment:
         rows = len(entries.starts) - 1
         offsets = np.zeros(rows + 1, I64)
         out = np.empty(max(_OUTPUT_MIN, int(rows * self._matches_expected * 1.2)), I32)
-        grouping = (self.group_of, self._row_group) if groups else (_NONE32, _NONE32)
-        room = taken(self._rooms, self._tables_and_room)
-        fixed: tuple[Any, ...] = (*room, self.died, *grouping, *entries, version, groups)
+        living, room = self._living_for(_GROUPS if groups else _NUMBERS), taken(self._rooms, self._room)
+        fixed: tuple[Any, ...] = (self._tables.handles, living.handles, room.handles, *entries, version, groups)
         first = _match_batch(*fixed, 0, rows, out, offsets)
         while first < rows:
             grown = np.empty(2 * len(out), I32)
@@ -234,10 +255,19 @@ class Segment:
             self._matches_expected = max(0.9 * self._matches_expected, offsets[-1] / rows)
         return offsets, out[: offsets[-1]]
 
-    def _room(self) -> Scratch:
+    def _living_for(self, what: int) -> PackedLiving:
+        """The handles of who the numbers stand for, in a walk for numbers, ids or groups."""
+        died, found = self.died, self._living[what]
+        if found is None or found.died is not died:
+            group_of, row_group = (self.group_of, self._row_group) if what == _GROUPS else (_NONE32, _NONE32)
+            place, made = (self.ids.places, self.ids.made) if what == _IDS else (_NONE32, _NONE8)
+            found = self._living[what] = PackedLiving(Living(died, group_of, row_group, place, made))
+        return found
+
+    def _room(self) -> Room:
         tables = self.tables
         dimensions = len(tables.sections)
-        return Scratch(
+        scratch = Scratch(
             rank=np.full(dimensions, -1, I32),
             entry_of=np.zeros(dimensions, I64),
             present=np.empty(dimensions + 1, I64),
@@ -247,6 +277,7 @@ class Segment:
             group_stamp=np.zeros(int(self.group_of.max(initial=-1)) + 1, I64),
             control=np.zeros(CONTROL_PLACES, I64),
         )
+        return Room(scratch)
 
     def _without_residues(self, offsets: Array, numbers: Array, attributes: Attributes) -> tuple[Array, Array]:
         """Leaves out CESQL subscriptions whose expression does not match, though its filter does."""

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from catchment.matching.index import LEAF_ROWS
+from catchment.matching.kernels_tables import Tables
+from catchment.matching.kernels_tree import G_CLASS, G_FLAT, G_NODE, PATTERN
 from catchment.matching.segment import Segment
+
+Array = np.ndarray[Any, Any]
+# So many rows tried behind one node take about a microsecond, as much as all else of a small match.
+WIDE_TRIED_MIN: Final = 16 * LEAF_ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +35,11 @@ class Stats:
     scanned_rows: int
     # The most rows that one node tries one by one.
     scan_max: int
+    # Rows behind many wide intervals of one attribute, with tests left: a value that lies in half of the intervals
+    # tries half of the rows. `kind = "trade" and x > … and y < …`, of which all share the first, is such.
+    wide_rows: int
+    # The most rows that a value tries on average behind the intervals of one attribute out of one node.
+    wide_max: int
 
     @property
     def bytes_per_subscription(self) -> float:
@@ -40,6 +51,7 @@ class Stats:
 
 def stats_of(segments: Sequence[Segment], pending: Sequence[object], count: int) -> Stats:
     scans = [_scans(segment) for segment in segments]
+    wides = [_wide(segment.tables) for segment in segments]
     return Stats(
         subscriptions=count,
         pending=len(pending),
@@ -52,13 +64,37 @@ def stats_of(segments: Sequence[Segment], pending: Sequence[object], count: int)
         bytes=sum(segment.bytes_used for segment in segments),
         scanned_rows=sum(rows for rows, _ in scans),
         scan_max=max((most for _, most in scans), default=0),
+        wide_rows=sum(rows for rows, _ in wides),
+        wide_max=max((most for _, most in wides), default=0),
     )
 
 
 def _scans(segment: Segment) -> tuple[int, int]:
     """How many rows nodes larger than a leaf verify one by one, and the most of one node."""
-    tables = segment.tables
-    to_verify = np.zeros(len(tables.row_tests), np.int64)
-    np.cumsum(np.diff(tables.row_tests) > 0, out=to_verify[1:])
-    of_node = to_verify[tables.node_own] - to_verify[tables.node_row]
+    of_node = _to_verify(segment.tables)
     return int(of_node[of_node > LEAF_ROWS].sum()), int(of_node.max(initial=0))
+
+
+def _to_verify(tables: Tables) -> Array:
+    """By node, how many of its rows have tests left."""
+    before = np.zeros(len(tables.row_tests), np.int64)
+    np.cumsum(np.diff(tables.row_tests) > 0, out=before[1:])
+    return before[tables.node_own] - before[tables.node_row]
+
+
+def _wide(tables: Tables) -> tuple[int, int]:
+    """The rows of groups of which a value tries more than WIDE_TRIED_MIN on average, and the most it tries of one.
+
+    The value is taken to lie anywhere between the ends of the group's intervals; a child with groups of its own
+    counts as a row.
+    """
+    first = tables.groups[:, G_NODE]
+    if len(first) < 2:
+        return 0, 0
+    starts, low, high = first[:-1] - first[0], tables.node_low[first[0] :], tables.node_high[first[0] :]
+    span = np.maximum.reduceat(high, starts) - np.minimum.reduceat(low, starts) + 1.0
+    rows = (_to_verify(tables) + (np.diff(tables.node_group) > 0))[first[0] :]
+    tried = np.add.reduceat(rows * (high - low + 1.0), starts) / span
+    settled = (tables.groups[:-1, G_CLASS] == PATTERN) | (tables.groups[:-1, G_FLAT] != 0)
+    is_wide = ~settled & (tried > WIDE_TRIED_MIN)
+    return int(np.add.reduceat(rows, starts)[is_wide].sum()), int(tried[is_wide].max(initial=0))

@@ -25,7 +25,8 @@ from catchment.model.cesql import Cesql
 Array = np.ndarray[Any, Any]
 FORMAT: Final = "catchment-index"
 # Raised with every change of what the arrays mean.
-VERSION: Final = 1
+# 2: groups of patterns are in the order of their search; before, some filters were not found.
+VERSION: Final = 2
 MANIFEST: Final = "manifest.json"
 _MANIFEST_BYTES_MAX: Final = 1 << 30
 _READ_BYTES: Final = 1 << 22

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import pairwise
@@ -19,6 +19,7 @@ from typing import Final
 
 from catchment.errors import SHOWN_CHARACTERS_MAX, CatchmentError
 from catchment.model import globs
+from catchment.model.cesql import Cesql
 from catchment.model.constraint import KIND_OF_LITERAL, TYPES_OF_KIND, Constraint, literal, quoted_name
 from catchment.model.domain import EVERYTHING, INTEGER_KEYED, Values
 from catchment.model.filter import Conjunction, Filter, Matchable
@@ -112,14 +113,41 @@ class ExplainedAlternative:
 
 
 @dataclass(frozen=True, slots=True)
+class ExplainedExpression:
+    """A CESQL expression as one clause: it held, came to something else than true, or met an error."""
+
+    text: str
+    value: Value
+    faults: tuple[str, ...] = ()
+
+    @property
+    def held(self) -> bool:
+        return self.value is True and not self.faults
+
+    @property
+    def reason(self) -> str:
+        """Why it failed; nothing when it held."""
+        return "" if self.held else "; ".join(self.faults) or f"gives {shown_literal(self.value)}"
+
+    def __str__(self) -> str:
+        return f"expression {self.text}: {self.reason or 'holds'}"
+
+    def to_json(self) -> dict[str, Json]:
+        found: dict[str, Json] = {"clause": self.text, "held": self.held}
+        return found if self.held else found | {"reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
-    """A filter against one notification."""
+    """A filter against one notification. Of CESQL the alternatives are those of the filter it implies: they hold
+    wherever the expression does, and it may fail where they hold."""
 
     alternatives: tuple[ExplainedAlternative, ...]
+    expression: ExplainedExpression | None = None
 
     @property
     def matched(self) -> bool:
-        return any(one.held for one in self.alternatives)
+        return any(one.held for one in self.alternatives) and (self.expression is None or self.expression.held)
 
     @property
     def nearest(self) -> ExplainedAlternative | None:
@@ -131,26 +159,36 @@ class Explanation:
         nearest = self.nearest
         if nearest is None:
             return "the filter contradicts itself: nothing can match"
+        if nearest.held and self.expression is not None:
+            return str(self.expression)
         return "; ".join(map(str, nearest.failing)) or str(nearest.conjunction)
 
     def to_json(self) -> dict[str, Json]:
         nearest = self.nearest
-        return {
+        found: dict[str, Json] = {
             "matched": self.matched,
             "nearest": None if nearest is None else self.alternatives.index(nearest),
             "alternatives": [one.to_json() for one in self.alternatives],
         }
+        return found if self.expression is None else found | {"expression": self.expression.to_json()}
 
 
-def explain(filter: Filter, notification: Matchable) -> Explanation:
+def explain(filter: Filter | Cesql, notification: Matchable) -> Explanation:
     """Agrees with `filter.matches(notification)` always."""
     values = notification.matched if isinstance(notification, Notification) else notification
+    if isinstance(filter, Cesql):
+        return replace(explain(filter.filter, values), expression=_expression(filter, values))
     return Explanation(
         tuple(
             ExplainedAlternative(conjunction, tuple(_clauses(conjunction, values)))
             for conjunction in filter.alternatives
         )
     )
+
+
+def _expression(found: Cesql, values: Mapping[str, Value]) -> ExplainedExpression:
+    came_to = found.evaluate(values)
+    return ExplainedExpression(found.text, came_to.value, tuple(map(str, came_to.errors)))
 
 
 def _clauses(conjunction: Conjunction, values: Mapping[str, Value]) -> Iterator[Clause]:

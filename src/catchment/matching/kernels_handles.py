@@ -1,0 +1,121 @@
+"""Arrays by their addresses: a call with fifty arrays costs 8 µs in numba's dispatcher, one with their addresses 0.3.
+
+*Handles* are an int64 array with a line for each array of one or more named tuples: address, rows, columns. A
+kernel makes the tuple again with an unpacker, which compiles to a few loads. Whoever packs keeps the arrays: a
+handle keeps nothing alive (`Packed` in `rooms.py` does both).
+"""
+
+# mypy: disable-error-code="no-untyped-call, no-untyped-def, untyped-decorator, arg-type, misc, no-any-return"
+# Numba's interface for extensions has no types.
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple, TypeVar, cast, get_type_hints
+
+import numpy as np
+from numba import config, from_dtype, types
+from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
+
+from catchment.matching.kernels_bytes import Bytes, Ints
+
+HANDLE_PLACES = 3  # address, rows, columns
+_INTERPRETED: bool = config.DISABLE_JIT  # type: ignore[attr-defined]
+Tuple = TypeVar("Tuple", bound=tuple[Any, ...])
+
+
+class Kind(NamedTuple):
+    """What an array of a tuple must be, written as its annotation: `Annotated[Ints, Kind("i4", 2)]`."""
+
+    dtype: str
+    dimensions: int = 1
+    writable: bool = True
+
+
+@cache
+def kinds_of(tuple_class: type[tuple[Any, ...]]) -> list[Kind]:
+    """The kinds of the arrays of a named tuple, in the order of its fields."""
+    hints = get_type_hints(tuple_class, include_extras=True)
+    return [hints[name].__metadata__[0] for name in tuple_class._fields]  # type: ignore[attr-defined]
+
+
+def unpacker(tuple_class: type[Tuple]) -> Callable[[Ints, int], Tuple]:
+    """A function for kernels: the tuple whose handles begin at a line."""
+    kinds = kinds_of(tuple_class)
+    return _interpreted(tuple_class, kinds) if _INTERPRETED else _compiled(tuple_class, kinds)
+
+
+def _interpreted(tuple_class: type[Tuple], kinds: list[Kind]) -> Callable[[Ints, int], Tuple]:
+    def unpacked(handles: Ints, first: int) -> Tuple:
+        lines = handles[first : first + len(kinds)].tolist()
+        return tuple_class(*(_array_at(line, kind) for line, kind in zip(lines, kinds, strict=True)))
+
+    return unpacked
+
+
+def _array_at(handle: list[int], kind: Kind) -> Ints:
+    shape = handle[1 : 1 + kind.dimensions]
+    size = int(np.prod(shape)) * np.dtype(kind.dtype).itemsize
+    if not size:
+        return np.empty(shape, kind.dtype)
+    memory: Any = (ctypes.c_char * size).from_address(handle[0])
+    return np.frombuffer(memory, kind.dtype).reshape(shape)
+
+
+def _compiled(tuple_class: type[Tuple], kinds: list[Kind]) -> Callable[[Ints, int], Tuple]:
+    # Not numba.carray: without reference counting no function may return an array that it was not given.
+    made = types.NamedTuple([_array_type(kind) for kind in kinds], tuple_class)
+
+    @intrinsic
+    def unpacked(typing_context, handles, first):
+        def generated(context, builder, signature, arguments):
+            data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+            at = builder.mul(arguments[1], arguments[1].type(HANDLE_PLACES))
+            found = []
+            for i, array_type in enumerate(made.types):
+                line = [builder.add(at, at.type(HANDLE_PLACES * i + place)) for place in range(HANDLE_PLACES)]
+                handle = [builder.load(builder.gep(data, [place])) for place in line]
+                found.append(_array_of(context, builder, array_type, *handle))
+            return context.make_tuple(builder, made, found)
+
+        return made(handles, types.int64), generated
+
+    return cast("Callable[[Ints, int], Tuple]", unpacked)
+
+
+def _array_type(kind: Kind) -> Any:
+    return types.Array(from_dtype(np.dtype(kind.dtype)), kind.dimensions, "C", readonly=not kind.writable)
+
+
+def _array_of(context, builder, array_type, address, rows, columns):
+    """The array of a type, which lies at an address: code that makes it."""
+    found = context.make_array(array_type)(context, builder)
+    item = rows.type(context.get_abi_sizeof(context.get_data_type(array_type.dtype)))
+    shape = [rows, columns][: array_type.ndim]
+    strides = [item] if array_type.ndim == 1 else [builder.mul(columns, item), item]
+    data = builder.inttoptr(address, found.data.type)
+    populate_array(found, data=data, shape=shape, strides=strides, itemsize=item, meminfo=None)
+    return found._getvalue()
+
+
+@intrinsic
+def _bytes_as_array(typing_context, text):
+    made = types.Array(types.uint8, 1, "C", readonly=True)
+
+    def generated(context, builder, signature, arguments):
+        given = context.make_array(signature.args[0])(context, builder, arguments[0])
+        address = builder.ptrtoint(given.data, given.nitems.type)
+        return _array_of(context, builder, made, address, given.nitems, given.nitems)
+
+    return made(text), generated
+
+
+def _bytes_interpreted(text: bytes) -> Bytes:
+    return np.frombuffer(text, np.uint8)
+
+
+# The array of a bytes object: making it outside a kernel takes as long as calling one.
+array_of_bytes = cast("Callable[[bytes], Bytes]", _bytes_interpreted if _INTERPRETED else _bytes_as_array)
