@@ -213,3 +213,33 @@ def _sequences_of_key(
             found.append((i, tuple(chosen)))
             chosen = []
     return found
+
+
+# --- the content graph ----------------------------------------------------------------------------
+
+
+def content_graph(filters: Sequence[Filter]) -> tuple[set[tuple[int, int]], dict[int, int], dict[int, int]]:
+    """Immediate edges, depths, and representatives by place: every filter compared with every other by `covers`, every
+    edge that a longer way makes needless left out. Of filters that say the same the first stands for all; an edge leads
+    only between such."""
+    places = range(len(filters))
+    above = {b: {a for a in places if a != b and filters[a].covers(filters[b])} for b in places}
+    same = {b: {b} | {a for a in above[b] if b in above[a]} for b in places}
+    stands = {b: min(same[b]) for b in places}
+    nodes = set(stands.values())
+    strict = {b: {a for a in above[b] & nodes if a not in same[b]} for b in nodes}
+    edges = {(a, b) for b in nodes for a in strict[b] if not any(a in strict[c] for c in strict[b])}
+    depths: dict[int, int] = {}
+    for b in sorted(nodes, key=lambda one: len(strict[one])):
+        depths[b] = max((depths[a] + 1 for a in strict[b]), default=0)
+    return edges, depths, stands
+
+
+def reduced(filters: Sequence[Filter], brokers: Sequence[str | None]) -> set[tuple[str | None, int]]:
+    """What each broker must propagate: places of its filters that no other of its own covers, the first of equals."""
+    found = set()
+    for b, broker in enumerate(brokers):
+        others = [a for a in range(len(filters)) if a != b and brokers[a] == broker and filters[a].covers(filters[b])]
+        if not any(a < b or not filters[b].covers(filters[a]) for a in others):
+            found.add((broker, b))
+    return found

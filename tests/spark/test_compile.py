@@ -3,8 +3,10 @@
 import json
 import shutil
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from catchment.errors import BadIndexError, InputError, LimitError
@@ -18,10 +20,12 @@ pytestmark = pytest.mark.spark
 from pyspark.testing import assertDataFrameEqual  # noqa: E402
 
 from catchment.pipeline import compile, index, parse, shards  # noqa: E402
-from catchment.pipeline.compile import change_subscriptions, compile_subscriptions  # noqa: E402
 from catchment.pipeline.index import open_index, prune  # noqa: E402
 from catchment.pipeline.inputs import read_subscriptions  # noqa: E402
 
+# The content graph has tests of its own.
+compile_subscriptions = partial(compile.compile_subscriptions, graph=False)
+change_subscriptions = partial(compile.change_subscriptions, graph=False)
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 SCHEMA = "id string, subscriber string, filter string, dialect string, expires timestamp"
 ROWS = [
@@ -105,28 +109,63 @@ def test_rejects_of_files_say_where(spark, tmp_path):
     assert (found.counts["live"], found.counts["rejected"]) == (4, 4)
 
 
-def test_redundant_means_covered_by_another_of_the_same_subscriber():
-    texts = [str(one) for one in filters("W2", 120)]
-    rows = [
-        {"id": f"{i:03}", "subscriber": "s", "filter": text, "dialect": "catchment", "status": "live"}
-        for i, text in enumerate(texts)
-    ]
-    for row in parse._noted_group(rows):
-        mine = Filter(row["filter"])
-        above = {one["id"] for one in rows if one is not row and Filter(one["filter"]).covers(mine)}
-        assert (row["note"] is not None) == any(
-            one != row["id"] for one in above if one < row["id"] or texts[int(one)] != row["filter"]
+def rows_of(texts):
+    found = [parse._understood(text, "catchment") for text in texts]
+    return [parse.Noted(f"{i:03}", one.filter, one.dialect, one.conjunction, one.status) for i, one in enumerate(found)]
+
+
+@pytest.mark.parametrize(("workload", "count", "few"), [("W2", 120, 16), ("W1", 60, 1), ("W1", 60, 60)])
+def test_redundant_means_covered_by_another_of_the_same_subscriber(monkeypatch, workload, count, few):
+    monkeypatch.setattr(parse, "_FEW", few)
+    rows = rows_of(map(str, filters(workload, count)))
+    for row, (note, other) in zip(rows, parse.group_notes(rows), strict=True):
+        mine = Filter(row.filter)
+        above = {one.id for one in rows if one is not row and Filter(one.filter).covers(mine)}
+        assert (note is not None) == any(
+            one != row.id for one in above if one < row.id or rows[int(one)].filter != row.filter
         )
-        assert row["other"] is None or row["other"] in above
+        assert other is None or other in above
+
+
+def test_few_are_compared_as_many_are(monkeypatch):
+    rows = rows_of(map(str, filters("W1", 60)))
+    monkeypatch.setattr(parse, "_FEW", 60)
+    by_twos = parse.group_notes(rows)
+    monkeypatch.setattr(parse, "_FEW", 1)
+    assert by_twos == parse.group_notes(rows)
 
 
 def test_a_subscriber_of_very_many_is_compared_in_part(monkeypatch):
     monkeypatch.setattr(parse, "SUBSCRIBER_FILTERS_MAX", 2)
-    rows = [
-        {"id": str(i), "subscriber": "s", "filter": f"x > {9 - i}", "dialect": "catchment", "status": "live"}
-        for i in range(4)
-    ]
-    assert [row["note"] for row in parse._noted_group(rows)] == ["redundant", None, "unchecked", "unchecked"]
+    rows = rows_of(f"x > {9 - i}" for i in range(4))
+    assert [note for note, _ in parse.group_notes(rows)] == ["redundant", None, "unchecked", "unchecked"]
+
+
+def test_subscribers_stay_whole_however_batches_are_cut():
+    names = ["a", "a", "b", "c", "c", "c", "c", "d"]
+    whole = pa.RecordBatch.from_arrays([pa.array(names), pa.array(range(8))], ["subscriber", "n"])
+    for size in range(1, 9):
+        cut = [whole.slice(start, size) for start in range(0, 8, size)]
+        found = list(parse._whole_subscribers([cut[0].slice(0, 0), *cut]))
+        assert [n for one in found for n in one.column("n").to_pylist()] == list(range(8))
+        assert sum(len(set(one.column("subscriber").to_pylist())) for one in found) == 4
+
+
+def test_rows_of_one_id_stand_together_across_batches():
+    """The first that is a subscription is taken, wherever batches end."""
+    texts = ["x >", "x > 1", "x > 2", "x > 3"]
+    nothing = {name: pa.nulls(4, pa.string()) for name in ("broker", "dialect", "$file")}
+    columns = {
+        "id": pa.array(["a", "a", "a", "b"]), "subscriber": pa.array(["s"] * 4), "filter": pa.array(texts),
+        "expires": pa.nulls(4, pa.timestamp("us", "UTC")), "$row": pa.nulls(4, pa.int64()), **nothing,
+    }  # fmt: skip
+    whole = pa.RecordBatch.from_pydict(columns)
+    for size in (1, 2, 3, 4):
+        cut = [whole.slice(start, size) for start in range(0, 4, size)]
+        rows = [row for batch in parse._parsed_batches(cut) for row in batch.to_pylist()]
+        assert [row["status"] for row in rows] == [None, "live", None, "live"]
+        assert rows[2]["reason"] == "the id a stands twice"
+        assert [row["text"] for row in rows] == ["x >", None, "x > 2", None]
 
 
 # --- versions and shards ------------------------------------------------------------------------

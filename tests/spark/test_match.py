@@ -133,7 +133,7 @@ def test_small_pieces_and_split_batches(spark, tmp_path, monkeypatch):
     job = match_module._job(df, index, None)
     monkeypatch.setattr(match_module, "BATCH_MATCHES_MAX", 50)
     batch = df.toDF("c0").toArrow().combine_chunks().to_batches()[0]
-    pieces = list(match_module._Job(job.shards, job.columns, 7).found(batch))
+    pieces = list(match_module._Job(job.shards, job.columns, 7).found([batch]))
     assert len(pieces) > 5
     matcher = Matcher()
     matcher.add_many([f"s{i}" for i in range(40)], texts)

@@ -57,6 +57,8 @@ JSON_HELP: Final = (
 JsonFlag = Annotated[bool, Parameter(name="--json", help=JSON_HELP, negative="", show_default=False)]
 
 
+FromFlag = Annotated[str | None, Parameter(name="--from", help="The first time, or day, of the archive.")]
+ToFlag = Annotated[str | None, Parameter(name="--to", help="The time, or day, to stop before.")]
 Dialect = Annotated[Literal["catchment", "cesql"], Parameter(help="The language of the filter.")]
 
 
@@ -68,6 +70,8 @@ def check(
     covers: Annotated[str | None, Parameter(help=COVERS_HELP, metavar="OTHER")] = None,
     against: Annotated[str | None, Parameter(help=AGAINST_HELP, metavar="FILE", allow_leading_hyphen=True)] = None,
     on: Annotated[str | None, Parameter(help=ON_HELP, metavar="ARCHIVE")] = None,
+    start: FromFlag = None,
+    end: ToFlag = None,
     dialect: Dialect = "catchment",
     kind: Annotated[
         Literal["filter", "pattern", "advertisement"], Parameter(name="--as", help="What the text is.")
@@ -80,7 +84,7 @@ def check(
     """
     from catchment.cli.check import run_check
 
-    return run_check(filter, covers, against, on, dialect, kind, json)
+    return run_check(filter, covers, against, on, start, end, dialect, kind, json)
 
 
 @app.command
@@ -89,8 +93,8 @@ def replay(
     /,
     *,
     filter: Annotated[str | None, Parameter(help="Only what matches this filter.")] = None,
-    start: Annotated[str | None, Parameter(name="--from", help="The first time, or day, to replay.")] = None,
-    end: Annotated[str | None, Parameter(name="--to", help="The time, or day, to stop before.")] = None,
+    start: FromFlag = None,
+    end: ToFlag = None,
     output: Annotated[
         str | None, Parameter(name=["--output", "-o"], help="A file to write, instead of standard output.")
     ] = None,
@@ -116,6 +120,18 @@ FORMAT_HELP: Final = "What the files are; unless told, what their names say."
 TYPES_HELP: Final = "The attributes and their types, as CSV needs: symbol:string,price:float."
 MasterFlag = Annotated[str | None, Parameter(help="The Spark master; local[*] unless told.")]
 OUTPUT_NAMES: Final = ["--output", "-o"]
+INDEX_HELP: Final = "The index that catchment compile made."
+STREAM_OUTPUT_HELP: Final = "The directory of the result; the same one goes on where it was."
+EXPLAIN_HELP: Final = "Why this subscription matched each notification or did not; may be given several times."
+PATTERN_HELP: Final = 'The pattern, in quotes: "[a = 1] -> [a = 2] within 5m by host".'
+PATTERNS_HELP: Final = 'A file with a pattern on each line, or {"id": …, "pattern": …}.'
+DETECT_ON_HELP: Final = "An archive, or a file or directory of notifications."
+DETECT_LATE_HELP: Final = "With --stream: how long to wait for what is published earlier; 10m unless told."
+ONCE_HELP: Final = "Take the files that are there, and end."
+LATE_HELP: Final = "Notifications so much behind the latest one go to a table of their own: 10m."
+NotificationFormatFlag = Annotated[
+    Literal["json", "cloudevents", "cloudevents-lines", "csv", "parquet"] | None, Parameter(help=FORMAT_HELP)
+]
 
 
 @app.command
@@ -142,25 +158,131 @@ def match(
     notifications: Annotated[str, Parameter(help="A file or directory of notifications.")],
     /,
     *,
-    index: Annotated[str, Parameter(help="The index that catchment compile made.")],
+    index: Annotated[str, Parameter(help=INDEX_HELP)],
     output: Annotated[str, Parameter(name=OUTPUT_NAMES, help="A new directory for the result.", metavar="OUT")],
-    format: Annotated[
-        Literal["json", "cloudevents", "cloudevents-lines", "csv", "parquet"] | None, Parameter(help=FORMAT_HELP)
-    ] = None,
+    format: NotificationFormatFlag = None,
     types: Annotated[str | None, Parameter(help=TYPES_HELP)] = None,
     pairs: Annotated[bool, Parameter(help="A row for each match.", negative="", show_default=False)] = False,
     unmatched: Annotated[bool, Parameter(help="Only what nobody asked for.", negative="", show_default=False)] = False,
     counts: Annotated[
         bool, Parameter(help="How many each subscription matched.", negative="", show_default=False)
     ] = False,
+    explain: Annotated[list[str] | None, Parameter(help=EXPLAIN_HELP, metavar="ID", negative="")] = None,
     master: MasterFlag = None,
     json: JsonFlag = False,
 ) -> int:
     """Match notifications against an index on Spark: each with the ids of the subscriptions that match it."""
     from catchment.cli.match import chosen_kind, run_match
 
-    kind = chosen_kind(pairs, unmatched, counts)
-    return run_match(notifications, index, output, format, types, kind, master, json)
+    kind = chosen_kind(pairs, unmatched, counts, bool(explain))
+    return run_match(notifications, index, output, format, types, kind, explain or [], master, json)
+
+
+@app.command
+def stream(
+    directory: Annotated[str, Parameter(help="The directory in which files of notifications arrive.")],
+    /,
+    *,
+    index: Annotated[str, Parameter(help=INDEX_HELP)],
+    output: Annotated[str, Parameter(name=OUTPUT_NAMES, help=STREAM_OUTPUT_HELP, metavar="OUT")],
+    format: NotificationFormatFlag = None,
+    types: Annotated[str | None, Parameter(help=TYPES_HELP)] = None,
+    glob: Annotated[str | None, Parameter(help="Only files with names like this: *.jsonl.")] = None,
+    files_max: Annotated[int | None, Parameter(help="So many files in one batch at most; 100 unless told.")] = None,
+    checkpoint: Annotated[str | None, Parameter(help="A directory for Spark's state; in OUT unless told.")] = None,
+    once: Annotated[
+        bool, Parameter(name=["--once", "--available-now"], help=ONCE_HELP, negative="", show_default=False)
+    ] = False,
+    every: Annotated[str | None, Parameter(help="How often to look for files; 1s unless told.")] = None,
+    late: Annotated[str | None, Parameter(help=LATE_HELP, metavar="DURATION")] = None,
+    time: Annotated[str | None, Parameter(help="The attribute --late goes by; $time unless told.")] = None,
+    master: MasterFlag = None,
+    json: JsonFlag = False,
+) -> int:
+    """Match notifications as files of them arrive, each once whatever happens. Picks up each new index version."""
+    from catchment.cli.stream import Streaming, run_stream
+
+    return run_stream(
+        Streaming(
+            directory, index, output, format, types, glob, files_max, checkpoint, once, every, late, time, master, json
+        )
+    )
+
+
+@app.command
+def archive(
+    notifications: Annotated[str, Parameter(help="A file or directory of notifications.")],
+    /,
+    *,
+    output: Annotated[str, Parameter(name=OUTPUT_NAMES, help="The archive to append to.", metavar="ARCHIVE")],
+    format: NotificationFormatFlag = None,
+    types: Annotated[str | None, Parameter(help=TYPES_HELP)] = None,
+    master: MasterFlag = None,
+    json: JsonFlag = False,
+) -> int:
+    """Append notifications to an archive: Parquet, a directory for each day."""
+    from catchment.cli.archive import run_archive
+
+    return run_archive(notifications, output, format, types, master, json)
+
+
+@app.command
+def compact(
+    archive: Annotated[str, Parameter(help="The directory of the archive.")],
+    /,
+    *,
+    master: MasterFlag = None,
+    json: JsonFlag = False,
+) -> int:
+    """Join the small files of an archive."""
+    from catchment.cli.archive import run_compact
+
+    return run_compact(archive, master, json)
+
+
+@app.command
+def detect(
+    pattern: Annotated[str | None, Parameter(help=PATTERN_HELP)] = None,
+    /,
+    *,
+    on: Annotated[str, Parameter(help=DETECT_ON_HELP)],
+    file: Annotated[str | None, Parameter(help=PATTERNS_HELP)] = None,
+    output: Annotated[str | None, Parameter(name=OUTPUT_NAMES, help="A directory, instead of printing.")] = None,
+    format: NotificationFormatFlag = None,
+    types: Annotated[str | None, Parameter(help=TYPES_HELP)] = None,
+    start: FromFlag = None,
+    end: ToFlag = None,
+    stream: Annotated[bool, Parameter(help="As files arrive.", negative="", show_default=False)] = False,
+    once: Annotated[
+        bool, Parameter(name=["--once", "--available-now"], help=ONCE_HELP, negative="", show_default=False)
+    ] = False,
+    late: Annotated[str | None, Parameter(help=DETECT_LATE_HELP, metavar="DURATION")] = None,
+    master: MasterFlag = None,
+    json: JsonFlag = False,
+) -> int:
+    """Find sequences that complete a pattern, in an archive, in files, or as files arrive."""
+    from catchment.cli.detect import Detecting, run_detect
+
+    return run_detect(Detecting(pattern, file, on, output, format, types, start, end, stream, once, late, master, json))
+
+
+SCENARIO_HELP: Final = "A scenario: TOML, or the notation of SIENA's Figure 25 or of filter propagation's Figure 4.2."
+
+
+@app.command
+def simulate(
+    scenario: Annotated[str, Parameter(help=SCENARIO_HELP)],
+    /,
+    *,
+    core: Annotated[str | None, Parameter(help="Another routing system than the scenario's.")] = None,
+    seed: Annotated[int | None, Parameter(help="Another seed than the scenario's.")] = None,
+    picture: Annotated[str | None, Parameter(help="Draw the network with its traffic: a name in .svg or .png.")] = None,
+    json: JsonFlag = False,
+) -> int:
+    """Play a scenario on simulated brokers and measure it. The same seed gives the same run."""
+    from catchment.cli.simulate import run_simulate
+
+    return run_simulate(scenario, core, seed, picture, json)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

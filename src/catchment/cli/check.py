@@ -15,18 +15,31 @@ if TYPE_CHECKING:
 
 
 def run_check(
-    text: str, covers: str | None, against: str | None, on: str | None, dialect: str, kind: str, as_json: bool
+    text: str,
+    covers: str | None,
+    against: str | None,
+    on: str | None,
+    start: str | None,
+    end: str | None,
+    dialect: str,
+    kind: str,
+    as_json: bool,
 ) -> int:
     subject = subject_of("FILTER", text, dialect, kind)
     relation = None if covers is None else subject.relation(subject_of("--covers", covers, dialect, kind))
+    if on is None and (start is not None or end is not None):
+        raise BadUsage("--from and --to are for --on: name an archive")
     if on is not None:
         from catchment.cli.on import filter_for, opened_archive, run_on
 
         if against is not None:
             raise BadUsage("--against and --on: one at a time")
+        from catchment.cli.replay import time_of
+
+        first, until = time_of("--from", start), time_of("--to", end)
         wanted, archive = filter_for(subject), opened_archive("--on", on)
         _print_report(subject, relation, as_json, wrapped=True)
-        return run_on(wanted, archive, as_json)
+        return run_on(wanted, archive, as_json, first, until)
     if against is None:
         _print_report(subject, relation, as_json)
         return 0

@@ -10,12 +10,14 @@ from catchment.cli.jobs import Stages, format_of, note, session
 from catchment.cli.terminal import BadUsage
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from catchment.pipeline.index import Index
     from catchment.pipeline.inputs import Input
 
-ROWS, PAIRS, UNMATCHED, COUNTS = "rows", "pairs", "unmatched", "counts"
+ROWS, PAIRS, UNMATCHED, COUNTS, EXPLAIN = "rows", "pairs", "unmatched", "counts", "explain"
+# Explanations shown; all are in the result.
+SHOWN_MAX = 20
 
 
 def run_match(
@@ -25,6 +27,7 @@ def run_match(
     format: str | None,
     types: str | None,
     kind: str,
+    explained: list[str],
     master: str | None,
     as_json: bool,
 ) -> int:
@@ -40,13 +43,29 @@ def run_match(
         stages("reading")
         given = read_notifications(spark, notifications, chosen, declared)  # type: ignore[arg-type]
         stages("matching")
-        counts = _write(given, opened, output, kind)
+        counts = _write(given, opened, output, kind, explained)
+    if kind == EXPLAIN and not as_json:
+        _show_explained(spark, output)
     return _summary(counts, opened, output, as_json)
 
 
-def chosen_kind(pairs: bool, unmatched: bool, counts: bool) -> str:
+def _show_explained(spark: SparkSession, output: str) -> None:
+    from catchment.pipeline.places import reading
+
+    found = spark.read.parquet(reading(Path(output) / "matched"))
+    rows = found.select("`$id`", "subscription", "matched", "reason").limit(SHOWN_MAX + 1).collect()
+    for row in rows[:SHOWN_MAX]:
+        verdict = {True: "match", False: "no match", None: "bad"}[row["matched"]]
+        name = "" if row["$id"] is None else f"{row['$id']} "
+        print(f"{name}{row['subscription']}: {verdict}: {row['reason']}")
+    if len(rows) > SHOWN_MAX:
+        print("… and more")
+
+
+def chosen_kind(pairs: bool, unmatched: bool, counts: bool, explain: bool) -> str:
     """What is to be written, of options that exclude each other."""
-    chosen = [kind for kind, wanted in ((PAIRS, pairs), (UNMATCHED, unmatched), (COUNTS, counts)) if wanted]
+    kinds = ((PAIRS, pairs), (UNMATCHED, unmatched), (COUNTS, counts), (EXPLAIN, explain))
+    chosen = [kind for kind, wanted in kinds if wanted]
     if len(chosen) > 1:
         raise BadUsage(f"--{chosen[0]} and --{chosen[1]} are different results: ask for one")
     return chosen[0] if chosen else ROWS
@@ -63,18 +82,20 @@ def types_of(text: str) -> dict[str, str]:
     return found
 
 
-def _write(given: Input, index: Index, output: str, kind: str) -> dict[str, int]:
+def _write(given: Input, index: Index, output: str, kind: str, explained: list[str]) -> dict[str, int]:
     """Writes what was asked for and the rejects; the counts come with it, without another pass."""
     from pyspark.sql import Observation
 
+    from catchment.pipeline.places import address
+
     seen, rejected = Observation(), Observation()
-    found = _chosen(given.rows, index, kind, seen)
+    found = _chosen(given.rows, index, kind, explained, seen)
     place = Path(output).absolute()
-    found.write.parquet((place / "matched").as_uri())
+    found.write.parquet(address(place / "matched"))
     counts = {name: int(value or 0) for name, value in seen.get.items()}
     if given.rejected != 0:
         observed = given.rejects.observe(rejected, _count())
-        observed.write.parquet((place / "rejects").as_uri())
+        observed.write.parquet(address(place / "rejects"))
         counts["rejected"] = int(rejected.get["rejected"])
     return {"rejected": 0, **counts}
 
@@ -85,15 +106,17 @@ def _count() -> Any:
     return F.count(F.lit(1)).alias("rejected")
 
 
-def _chosen(rows: DataFrame, index: Index, kind: str, seen: Any) -> DataFrame:
+def _chosen(rows: DataFrame, index: Index, kind: str, explained: list[str], seen: Any) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
-    from catchment.pipeline import match, match_counts
+    from catchment.pipeline import match, match_counts, match_explained
     from catchment.pipeline.schema import col
 
     one = F.count(F.lit(1)).alias("notifications")
     if kind == COUNTS:
         return match_counts(rows.observe(seen, one), index)
+    if kind == EXPLAIN:
+        return match_explained(rows.observe(seen, one), index, explained)
     size = F.size("subscriptions")
     matched, matches = F.count_if(size > 0).alias("matched"), F.sum(size).alias("matches")
     found = match(rows, index).observe(seen, one, matched, matches)

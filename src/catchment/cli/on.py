@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from catchment.cli.subjects import CesqlSubject, FilterSubject, Subject
@@ -42,14 +43,17 @@ def opened_archive(where: str, path: str) -> str:
     return path
 
 
-def run_on(wanted: Filter | Cesql, archive: str, as_json: bool) -> int:
-    from catchment.cli.jobs import session, status
+def run_on(
+    wanted: Filter | Cesql, archive: str, as_json: bool, start: datetime | None = None, end: datetime | None = None
+) -> int:
+    from catchment.cli.jobs import Stages, session
     from catchment.pipeline.dry_run import dry_run
 
     spark = session(None)
-    with status("reading the archive"):
+    with Stages(spark, as_json) as stages:
+        stages("reading the archive")
         # One row for each day of the archive: few, whatever its size.
-        days = [row.asDict() for row in dry_run(spark, archive, wanted).collect()]
+        days = [row.asDict() for row in dry_run(spark, archive, wanted, start, end).collect()]
     if as_json:
         _print_json(days)
     else:

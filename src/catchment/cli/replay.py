@@ -29,7 +29,7 @@ def run_replay(
     master: str | None,
 ) -> int:
     wanted = None if filter is None else filter_for(subject_of("--filter", filter, dialect, "filter"))
-    first, until = _time("--from", start), _time("--to", end)
+    first, until = time_of("--from", start), time_of("--to", end)
     place = opened_archive("ARCHIVE", archive)
     from catchment.cli.jobs import session
     from catchment.pipeline.archive import lines, replay
@@ -41,7 +41,7 @@ def run_replay(
     return 0
 
 
-def _time(where: str, text: str | None) -> datetime | None:
+def time_of(where: str, text: str | None) -> datetime | None:
     try:
         return None if text is None else parse_time(text)
     except InputError as problem:

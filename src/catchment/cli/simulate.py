@@ -7,7 +7,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catchment.cli.terminal import console
+from catchment.cli.terminal import BadUsage, console
+from catchment.errors import InputError
 
 if TYPE_CHECKING:
     from catchment.sim.play import Measures
@@ -18,8 +19,12 @@ def run_simulate(scenario: str, core: str | None, seed: int | None, picture: str
     from catchment.sim.notations import read_scenario
 
     path = Path(scenario)
-    found = read_scenario(path)
-    found = replace(found, core=core or found.core, seed=found.seed if seed is None else seed)
+    try:
+        found = read_scenario(path)
+        found = replace(found, core=core or found.core, seed=found.seed if seed is None else seed)
+        found.topology(path.parent)
+    except InputError as problem:
+        raise BadUsage(str(problem)) from None
     measures = _played(found, path.parent)
     if picture is not None:
         from catchment.studies.picture import draw

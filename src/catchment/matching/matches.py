@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from catchment.errors import LimitError
 from catchment.matching.ids import Id, Ids, sorted_ids
 
 if TYPE_CHECKING:
@@ -62,11 +63,24 @@ class Matches(Sequence[list[Id]]):
                 found[mine] = table.objects(numbers[mine] - self._bases[i])
         return found
 
-    def to_arrow(self) -> pa.ListArray:
-        """A list of ids for each notification."""
+    @property
+    def tables(self) -> Sequence[Ids]:
+        """The ids by number, segment after segment."""
+        return self._tables
+
+    def to_arrow(self, sorted: bool = False) -> pa.ListArray:
+        """A list of ids for each notification, in no order unless it is asked for."""
         import pyarrow as pa
 
-        return pa.ListArray.from_arrays(pa.array(self.offsets, pa.int32()), pa.array(self.user_ids.tolist()))
+        from catchment.matching.lists import LIST_BYTES_MAX, words_of
+
+        words = words_of(self._tables)
+        if words is None:  # some are ints
+            return pa.array(list(self))
+        ids = words.lists([self], sorted)
+        if ids is None:
+            raise LimitError("LIST_BYTES_MAX", LIST_BYTES_MAX, "more", "match fewer notifications at once")
+        return ids
 
 
 def joined(parts: Sequence[tuple[Array, Array]], bases: Sequence[int]) -> tuple[Array, Array]:

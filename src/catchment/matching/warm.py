@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
+from catchment.matching import kernels_graph
 from catchment.matching.matcher import PENDING_MAX, Matcher
 from catchment.model.filter import Filter
 
@@ -20,6 +21,7 @@ _TEXTS = (
 
 def warm() -> None:
     """Takes every path once."""
+    kernels_graph.warm()
     filters = [Filter(text) for text in _TEXTS]
     many = [Filter.of(("a", ">", i), ("s", "substring", f"z{i}"), ("b", "=", i % 3)) for i in range(2 * PENDING_MAX)]
     matcher = Matcher()
@@ -35,6 +37,9 @@ def warm() -> None:
     matcher.remove(0)
     _match(matcher, rows, table)
     matcher.add_many(["m1"], filters[:1])
+    words = Matcher()
+    words.add_many(["a", "b"], filters[:2])
+    words.match_batch(rows).to_arrow(sorted=True)
 
 
 def _match(matcher: Matcher, rows: list[dict[str, str | int | float | bool | datetime]], table: pa.Table) -> None:

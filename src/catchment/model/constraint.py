@@ -38,6 +38,7 @@ from catchment.model.values import (
 IN_VALUES_MAX: Final = 1_024
 ENVELOPE_NAMES: Final = ("$id", "$source", "$time", "$seq")
 _SETS_KEPT_MAX: Final = 131_072
+_NAMES_KEPT_MAX: Final = 16_384
 
 
 class Kind(StrEnum):
@@ -333,6 +334,7 @@ _BARE_NAME: Final = re.compile(NAME_PATTERN)
 _ESCAPES: Final = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
+@lru_cache(_NAMES_KEPT_MAX)
 def quoted_name(name: str) -> str:
     if _BARE_NAME.fullmatch(name) and name.lower() not in RESERVED_WORDS:
         return name
@@ -340,6 +342,8 @@ def quoted_name(name: str) -> str:
 
 
 def _quoted(text: str, quote: str) -> str:
+    if text.isprintable() and quote not in text and "\\" not in text:
+        return quote + text + quote
     return quote + "".join(_escaped(character, quote) for character in text) + quote
 
 

@@ -23,6 +23,7 @@ from catchment.model.constraint import Constraint, constraint, quoted_name
 from catchment.model.domain import ABSENT, NOTHING, Values, all_of
 from catchment.model.normal import ALTERNATIVES_MAX, irredundant, normalized
 from catchment.model.notification import Notification
+from catchment.model.plain import is_plain, spelled_plainly
 from catchment.model.spelling import spelled
 from catchment.model.values import (
     MICROSECOND,
@@ -82,16 +83,22 @@ def box_of(constraints: Iterable[Constraint]) -> Box:
 class Filter:
     """`Filter("symbol = 'DIS' and price > 100")`, or `Filter.of(("symbol", "=", "DIS"), ("price", ">", 100))`."""
 
-    __slots__ = ("__dict__", "_written", "boxes")
+    __slots__ = ("__dict__", "_written")
 
-    boxes: tuple[Box, ...]
     _written: Conjunction | None
 
     def __init__(self, text: str) -> None:
         expression = language.parse_filter(text)
-        self.boxes = union_of(expression).boxes
         self._written = _conjunction(expression)
-        self._check_size()
+        if self._written is None or not is_plain(text, self._written.constraints):
+            self.boxes = union_of(expression).boxes
+            self._check_size()
+
+    @cached_property
+    def boxes(self) -> tuple[Box, ...]:
+        """Made when somebody asks, of a plain filter: most are only indexed."""
+        assert self._written is not None
+        return normalized([self._written.box])
 
     @classmethod
     def of(cls, *constraints: Constraint | Sequence[object]) -> Filter:
@@ -144,7 +151,7 @@ class Filter:
     @property
     def is_empty(self) -> bool:
         """Whether no notification can match it: it contradicts itself."""
-        return not self.boxes
+        return not (self.boxes if self._written is None else self.alternatives)
 
     def __and__(self, other: Filter) -> Filter:
         return Filter.of_boxes(intersections(self.boxes, other.boxes))
@@ -157,6 +164,8 @@ class Filter:
     @cached_property
     def alternatives(self) -> tuple[Conjunction, ...]:
         """Conjunctions that together say the same; () when nothing can match."""
+        if self._written is not None and (plain := spelled_plainly(self._written.constraints)) is not None:
+            return (Conjunction(plain),)
         found = [
             Conjunction(tuple(one for part in parts for one in part))
             for box in self.boxes

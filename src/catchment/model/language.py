@@ -20,6 +20,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput
 
 from catchment.errors import BadFilterError, CatchmentError, LimitError, ParseError, shown
 from catchment.model.constraint import Constraint, Kind, constraint
+from catchment.model.plain import plain_constraints
 from catchment.model.values import INT_MAX, Value, parse_duration, parse_time
 
 # Any filter within `filter.FILTER_SIZE_MAX` prints to less, and must parse again.
@@ -51,6 +52,14 @@ Expression = bool | Constraint | And | Or | Not
 
 
 def parse_filter(text: str) -> Expression:
+    plain = plain_constraints(text)
+    if plain is not None:
+        return plain[0] if len(plain) == 1 else And(plain)
+    return parse_any_filter(text)
+
+
+def parse_any_filter(text: str) -> Expression:
+    """The same by the grammar alone."""
     found: Expression = _parsed(text, "filter")
     return found
 

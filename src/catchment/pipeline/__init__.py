@@ -21,15 +21,21 @@ from catchment.pipeline.compile import (
     remove_subscriptions,
 )
 from catchment.pipeline.dry_run import dry_run
+from catchment.pipeline.explain import match_explained
 from catchment.pipeline.index import Index, open_index
 from catchment.pipeline.inputs import Input, read_notifications, read_subscriptions
 from catchment.pipeline.match import match, match_counts, match_pairs, unmatched
 from catchment.pipeline.patterns import detect
+from catchment.pipeline.scattered import match_scattered
 from catchment.pipeline.session import spark_session
+from catchment.pipeline.stream import match_stream, read_stream_output
+from catchment.pipeline.stream_files import NotificationFiles
+from catchment.pipeline.stream_rows import stream_notifications
 
 __all__ = [
     "Index",
     "Input",
+    "NotificationFiles",
     "add_subscriptions",
     "archive",
     "change_subscriptions",
@@ -39,12 +45,17 @@ __all__ = [
     "dry_run",
     "match",
     "match_counts",
+    "match_explained",
     "match_pairs",
+    "match_scattered",
+    "match_stream",
     "open_index",
     "read_notifications",
+    "read_stream_output",
     "read_subscriptions",
     "remove_subscriptions",
     "replay",
     "spark_session",
+    "stream_notifications",
     "unmatched",
 ]

@@ -24,7 +24,7 @@ from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
 from catchment.model.values import MICROSECOND, Type, time_key
 from catchment.pipeline.archive_files import DAY, UNDATED, Compaction, File, Place
-from catchment.pipeline.rows import TIME, Columns, json_lines, matched_rows, publication_order
+from catchment.pipeline.rows import TIME, Columns, json_lines, matched_rows, plain, publication_order
 from catchment.pipeline.schema import (
     ENVELOPE_FIELDS,
     PAYLOAD,
@@ -56,7 +56,7 @@ def archive(notifications: DataFrame, path: str) -> None:
         )
     place = Place(path)
     known = _schema(place.schema_text())
-    columns, schema = _fitted(notifications.schema, known)
+    columns, schema = fitted(notifications.schema, known)
     refuse_case_twins(notifications.sparkSession, schema)
     if schema != known or place.schema_text() is None:
         place.write_schema(schema.json())
@@ -74,8 +74,8 @@ def _schema(text: str | None) -> st.StructType:
     return st.StructType(list(_ENVELOPE)) if text is None else st.StructType.fromJson(json.loads(text))
 
 
-def _fitted(given: st.StructType, known: st.StructType) -> tuple[list[Column], st.StructType]:
-    """The columns as the archive names and types them, and its schema with those that are new."""
+def fitted(given: st.StructType, known: st.StructType) -> tuple[list[Column], st.StructType]:
+    """The columns as the schema known so far names and types them, and that schema with those that are new."""
     fields = {field.name: field for field in known}
     columns = []
     for field in given:
@@ -172,18 +172,22 @@ def archived(spark: SparkSession, path: str, start: datetime | None = None, end:
 
 def matching(notifications: DataFrame, filter: Matched) -> DataFrame:
     """The notifications that match."""
-    found, columns = parsed_filter(filter), attributes_of(notifications.schema)
-    return notifications.mapInArrow(partial(_matching, found, columns), notifications.schema)
+    rows, columns = plain(notifications, attributes_of(notifications.schema))
+    chosen = partial(_matching, parsed_filter(filter), columns, notifications.columns)
+    return rows.mapInArrow(chosen, notifications.schema)
 
 
 def parsed_filter(filter: Matched) -> Filter | Cesql:
     return Filter(filter) if isinstance(filter, str) else filter
 
 
-def _matching(filter: Filter | Cesql, columns: Columns, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _matching(
+    filter: Filter | Cesql, columns: Columns, names: list[str], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     matcher = matcher_of(filter)
     for batch in batches:
-        yield batch.take(pa.array([row for row, _ in matched_rows(matcher, batch, columns)], pa.int64()))
+        found = batch.take(pa.array([row for row, _ in matched_rows(matcher, batch, columns)], pa.int64()))
+        yield found.rename_columns(names)
 
 
 def matcher_of(filter: Filter | Cesql) -> Matcher:
@@ -207,7 +211,8 @@ def replay(
 
 def lines(notifications: DataFrame) -> Iterator[str]:
     """Their JSON, one flat object each, in the order of the DataFrame; one partition at a time is in memory."""
-    found = notifications.mapInArrow(partial(_as_lines, attributes_of(notifications.schema)), _LINES)
+    rows, columns = plain(notifications, attributes_of(notifications.schema))
+    found = rows.mapInArrow(partial(_as_lines, columns), _LINES)
     return (row.line for row in found.toLocalIterator(prefetchPartitions=True))
 
 

@@ -1,7 +1,7 @@
 """Subscriptions compiled to an index: parsed, compared, and written as the next version of it.
 
     subscriptions ─► parsed ─┬─► rejects
-                             └─► noted, by subscriber ─► catalogue ─► shards ─► published
+                             └─► noted, by subscriber ─► catalogue ─► shards, content graph, summaries ─► published
 
 Each arrow to the right of `parsed` starts from a table that the one before wrote into the draft of the version, so
 that nothing is parsed twice and no step needs what does not fit in memory. To the driver come counts alone.
@@ -23,10 +23,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from catchment.errors import InputError, LimitError
+from catchment.pipeline.graph import write_graph
 from catchment.pipeline.index import Draft, Index, begin, discard, open_index, publish
 from catchment.pipeline.parse import CATALOGUE, EXPIRED, LIVE, noted, parsed
+from catchment.pipeline.places import address, reading
 from catchment.pipeline.schema import REJECTS
 from catchment.pipeline.shards import REMOVED, SHARD_SUBSCRIPTIONS_MAX, shards_for, write_empty, write_shards
+from catchment.pipeline.summaries import summaries_of
 from catchment.pipeline.wide import FILE, ROW, subscription_columns
 
 Report = Callable[[str], None]
@@ -42,16 +45,18 @@ def compile_subscriptions(
     now: datetime | None = None,
     shards: int | None = None,
     rejects: DataFrame | None = None,
+    graph: bool = True,
     report: Report = lambda stage: None,
 ) -> Index:
     """Makes the next version of the index at `path` of these subscriptions and no others.
 
     `now` decides what is expired (unless given, Spark's clock); `rejects` are those of reading, which then stand
-    beside those of parsing; `report` is told what is being done.
+    beside those of parsing; `graph` adds the content graph and the summaries; `report` is told what is being done.
     """
     draft = begin(path)
+    moment = _instant(subscriptions.sparkSession, now)
     try:
-        return _compiled(subscriptions, draft, _instant(subscriptions.sparkSession, now), shards, rejects, report)
+        return _compiled(subscriptions, draft, moment, shards, rejects, graph, report)
     finally:
         discard(draft)
 
@@ -82,7 +87,13 @@ def _instant(spark: SparkSession, now: datetime | None) -> Column:
 
 
 def _compiled(
-    given: DataFrame, draft: Draft, now: Column, wanted: int | None, rejects: DataFrame | None, report: Report
+    given: DataFrame,
+    draft: Draft,
+    now: Column,
+    wanted: int | None,
+    rejects: DataFrame | None,
+    graph: bool,
+    report: Report,
 ) -> Index:
     spark = given.sparkSession
     report("parsing")
@@ -97,14 +108,26 @@ def _compiled(
     written = write_shards(live, (), paths)
     for missing in set(range(number)) - set(written):
         write_empty(paths[missing])
+    counts |= _graph(catalogue, draft, counts["filters"], report) if graph else {}
     return _published(draft, tuple(map(draft.shard, range(number))), counts)
+
+
+def _graph(catalogue: DataFrame, draft: Draft, filters: int, report: Report) -> dict[str, int]:
+    """The content graph and the summaries, and their counts; past a limit there is none, and the counts say so."""
+    report("building the content graph")
+    found = write_graph(catalogue.where(F.col("status") == LIVE), draft.directory, filters)
+    if isinstance(found, str):
+        report(f"no content graph: {found} was passed")
+        return {"graph_skipped": 1}
+    report("summarizing what brokers propagate")
+    return found | summaries_of(draft.directory, catalogue.sparkSession)
 
 
 def _staged(spark: SparkSession, df: DataFrame, draft: Draft, name: str) -> DataFrame:
     """A table of the draft, written and read back."""
-    place = (draft.directory / name).as_uri()
-    df.write.parquet(place)
-    return spark.read.schema(df.schema).parquet(place)
+    place = draft.directory / name
+    df.write.parquet(address(place))
+    return spark.read.schema(df.schema).parquet(reading(place))
 
 
 def _published(draft: Draft, shards: tuple[str, ...], counts: Mapping[str, int]) -> Index:
@@ -144,17 +167,19 @@ def change_subscriptions(
     removed: DataFrame | None = None,
     now: datetime | None = None,
     rejects: DataFrame | None = None,
+    graph: bool = True,
     report: Report = lambda stage: None,
 ) -> Index:
     """The next version of an index: ids taken out first, then subscriptions added, then what has expired dropped.
-    Only shards that have a change are written; only subscribers who have one are compared again."""
+    Only shards that have a change are written; only subscribers who have one are compared again. With `graph` the
+    content graph is made anew, of all filters; without, the next version has none."""
     given = added if added is not None else removed
     if given is None:
         raise InputError("a change adds or removes subscriptions")
     old = open_index(index)
     draft = begin(old.path)
     try:
-        return _changed(given.sparkSession, old, draft, added, removed, now, rejects, report)
+        return _changed(given.sparkSession, old, draft, added, removed, now, rejects, graph, report)
     finally:
         discard(draft)
 
@@ -167,6 +192,7 @@ def _changed(
     removed: DataFrame | None,
     now: datetime | None,
     rejects: DataFrame | None,
+    graph: bool,
     report: Report,
 ) -> Index:
     moment = _instant(spark, now)
@@ -182,7 +208,9 @@ def _changed(
     counts = _counts(catalogue) | {"rejected": _write_rejects(_rejects(fresh).union(unknown), rejects, draft)}
     _refuse_overfull(counts[LIVE], len(old.shards))
     report("building the index")
-    return _published(draft, _changed_shards(old, draft, before, catalogue), counts)
+    shards = _changed_shards(old, draft, before, catalogue)
+    counts |= _graph(catalogue, draft, counts["filters"], report) if graph else {}
+    return _published(draft, shards, counts)
 
 
 def _ids(spark: SparkSession, removed: DataFrame | None) -> DataFrame:

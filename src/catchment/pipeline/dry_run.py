@@ -24,7 +24,7 @@ from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
 from catchment.pipeline.archive import Matched, archived, matcher_of, parsed_filter
 from catchment.pipeline.archive_files import UNDATED
-from catchment.pipeline.rows import TIME, Columns, OrderKey, json_lines, matched_rows, order_keys, values_of
+from catchment.pipeline.rows import TIME, Columns, OrderKey, json_lines, matched_rows, order_keys, plain, values_of
 from catchment.pipeline.schema import attributes_of
 
 # Enough to see what kind of notification matches.
@@ -62,8 +62,8 @@ def dry_run(
 ) -> DataFrame:
     """DRY_RUN: for each day, in order, its notifications, how many match, and the first of those as JSON."""
     notifications = archived(spark, path, start, end)
-    found, columns = parsed_filter(filter), attributes_of(notifications.schema)
-    tallies = notifications.mapInArrow(partial(_tallied, found, columns), _TALLY)
+    rows, columns = plain(notifications, attributes_of(notifications.schema))
+    tallies = rows.mapInArrow(partial(_tallied, parsed_filter(filter), columns), _TALLY)
     first = sf.slice(sf.array_sort(sf.flatten(sf.collect_list("samples"))), 1, DAY_SAMPLES_MAX)
     joined = tallies.groupBy("day").agg(
         sf.sum("notifications").alias("notifications"),

@@ -7,6 +7,7 @@
         shards/0000/ …         saved Matchers, memory-mapped by whoever matches
         subscriptions/ …       Parquet: every subscription, its canonical filter, what the report says of it
         rejects/ …             Parquet: rows that are no subscription, with file, row and reason
+        filters/ edges/ reduced/ summaries/ …   Parquet: the content graph, see docs/content-graph.md
 
 A version is written beside the others under another name, renamed when whole, and then pointed at: a reader finds
 the old version or the new one. Versions share shards: what a change did not touch is named in the next manifest by
@@ -25,6 +26,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from catchment.errors import BadIndexError, InputError, shown
+from catchment.pipeline.places import reading
 
 CURRENT: Final = "CURRENT"
 VERSIONS: Final = "versions"
@@ -55,11 +57,43 @@ class Index:
     @property
     def subscriptions(self) -> str:
         """Where the table of subscriptions lies, for Spark."""
-        return (self.directory / "subscriptions").as_uri()
+        return reading(self.directory / "subscriptions")
 
     @property
     def rejects(self) -> str:
-        return (self.directory / "rejects").as_uri()
+        return reading(self.directory / "rejects")
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether it was compiled with its content graph, which then is of just these subscriptions."""
+        return (self.directory / "edges").is_dir()
+
+    @property
+    def filters(self) -> str:
+        """Where the distinct filters lie, for Spark: number, text, depth, degrees; BadIndexError without a graph."""
+        return self._of_graph("filters")
+
+    @property
+    def edges(self) -> str:
+        """The immediate edges: predecessor, successor."""
+        return self._of_graph("edges")
+
+    @property
+    def reduced(self) -> str:
+        """Which filters each broker must propagate."""
+        return self._of_graph("reduced")
+
+    @property
+    def summaries(self) -> str:
+        """Rows of the brokers' summaries."""
+        return self._of_graph("summaries")
+
+    def _of_graph(self, name: str) -> str:
+        if not self.has_graph:
+            raise BadIndexError(
+                f"version {self.version} of {self.path} has no content graph: compile it with graph=True"
+            )
+        return reading(self.directory / name)
 
 
 def local_path(path: str | os.PathLike[str]) -> Path:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
@@ -48,7 +48,7 @@ CLOUDEVENTS_FILE_BYTES_MAX: Final = 256 * 1_048_576
 
 FILE, ROW, BLOCK, REASON, TEXT = "$file", "$row", "$block", "$reason", "$text"
 _CORRUPT: Final = "$corrupt"
-_PLACES: Final = (
+PLACES: Final = (
     StructField(FILE, StringType()),
     StructField(BLOCK, LongType()),
     StructField(ROW, LongType()),
@@ -76,22 +76,24 @@ def read_notifications(
     format: NotificationFormat = "json",
     types: Mapping[str, Type | str] | None = None,
     options: Mapping[str, str] | None = None,
+    counted: Observation | None = None,
 ) -> Input:
     """Notifications as wide columns. `types` declares the attributes: CSV needs that, JSON is then read only once,
-    and an attribute that is not declared, or of another type, makes its row a reject."""
+    and an attribute that is not declared, or of another type, makes its row a reject. `counted` is told `rejected`
+    when the rows have been read to the end, unless the result says it."""
     if format == "parquet":
-        return Input(*wide.split(wide.from_parquet(spark, path)))
+        return Input(*wide.split(_parquet(spark, path, counted)))
     named = {name: type_named(kind) for name, kind in (types or {}).items()}
     if format == "csv":
         if types is None:
             raise InputError("CSV does not say what is a number: declare the types of its columns")
         records, header = _csv_records(spark, path, options or {})
         cells = decoders.NotificationCells(decoders.cell_types(header, named))
-        return _notifications(records, cells, declared_columns(named))
+        return _notifications(records, cells, declared_columns(named), counted=counted)
     records = _whole_files(spark, path) if format == "cloudevents" else _lines(spark, path)
-    decoder = _NOTIFICATION_DECODERS[format]
+    decoder = NOTIFICATION_DECODERS[format]
     if types is not None:
-        return _notifications(records, decoder, declared_columns(named))
+        return _notifications(records, decoder, declared_columns(named), counted=counted)
     columns, rejected = _discovered(records, decoder)
     return _notifications(records, decoder, columns, rejected)
 
@@ -112,13 +114,13 @@ def read_subscriptions(
         decoder: Decoder[SubscriptionRow] = decoders.SubscriptionCells(tuple(header))
     else:
         records, decoder = _lines(spark, path), decoders.subscription_lines()
-    decoded = records.mapInArrow(_SubscriptionRows(decoder), StructType([*SUBSCRIPTIONS.fields, *_PLACES]))
+    decoded = records.mapInArrow(_SubscriptionRows(decoder), StructType([*SUBSCRIPTIONS.fields, *PLACES]))
     placed = _with_row_of_file(decoded, records)
     good = placed.where(F.col(REASON).isNull()).select(*SUBSCRIPTIONS.names, FILE, ROW)
     return Input(good, _rejects(placed))
 
 
-_NOTIFICATION_DECODERS: Final[dict[str, Decoder[Notification]]] = {
+NOTIFICATION_DECODERS: Final[dict[str, Decoder[Notification]]] = {
     "json": decoders.notification_lines(),
     "cloudevents-lines": decoders.cloudevent_lines(),
     "cloudevents": decoders.cloudevents_file,
@@ -217,7 +219,7 @@ def _place_arrays(found: list[_Placed[T]]) -> list[pa.Array]:
 
 
 @dataclass(frozen=True)
-class _NotificationRows:
+class NotificationRows:
     """For mapInArrow: wide columns and the place of each row."""
 
     decode: Decoder[Notification]
@@ -229,7 +231,7 @@ class _NotificationRows:
         for decoded in _decoded(batches, self.decode):
             found = [_declared(one, known) for one in decoded] if self.closed else decoded
             arrays = notification_arrays([one.item.value for one in found], self.columns)
-            names = [*arrays, *(field.name for field in _PLACES)]
+            names = [*arrays, *(field.name for field in PLACES)]
             yield pa.RecordBatch.from_arrays([*arrays.values(), *_place_arrays(found)], names)
 
 
@@ -283,7 +285,7 @@ class _SubscriptionRows:
                 pa.array([getattr(one.item.value, name, None) for one in found], _subscription_type(name))
                 for name in SUBSCRIPTIONS.names
             ]
-            names = [*SUBSCRIPTIONS.names, *(field.name for field in _PLACES)]
+            names = [*SUBSCRIPTIONS.names, *(field.name for field in PLACES)]
             yield pa.RecordBatch.from_arrays([*arrays, *_place_arrays(found)], names)
 
 
@@ -309,13 +311,27 @@ def _notifications(
     decode: Decoder[Notification],
     columns: tuple[AttributeColumn, ...],
     rejected: int | None = None,
+    counted: Observation | None = None,
 ) -> Input:
     schema = notification_schema(columns)
     refuse_case_twins(records.sparkSession, schema)
-    rows = _NotificationRows(decode, columns, rejected is None)
-    decoded = records.mapInArrow(rows, StructType([*schema.fields, *_PLACES]))
-    good = decoded.where(F.col(REASON).isNull()).drop(*(field.name for field in _PLACES))
+    rows = NotificationRows(decode, columns, rejected is None)
+    decoded = records.mapInArrow(rows, StructType([*schema.fields, *PLACES]))
+    counting = decoded if counted is None else decoded.observe(counted, _rejected(F.col(REASON)))
+    good = counting.where(F.col(REASON).isNull()).drop(*(field.name for field in PLACES))
     return Input(good, _rejects(_with_row_of_file(decoded.where(F.col(REASON).isNotNull()), records)), rejected)
+
+
+def _rejected(reason: Column) -> Column:
+    return F.count_if(reason.isNotNull()).alias(_REJECTED)
+
+
+def _parquet(spark: SparkSession, path: str | list[str], counted: Observation | None) -> DataFrame:
+    found = wide.from_parquet(spark, path)
+    if counted is None:
+        return found
+    schema = StructType([one for one in found.schema.fields if one.name not in (FILE, ROW)])
+    return found.observe(counted, _rejected(wide.reject_reason(schema)))
 
 
 def _with_row_of_file(decoded: DataFrame, records: DataFrame) -> DataFrame:

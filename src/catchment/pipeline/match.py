@@ -10,7 +10,7 @@ A row that is no notification (a float that is NaN, an attribute with values of 
 from __future__ import annotations
 
 import os
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,9 +23,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
-from catchment.errors import InputError
+from catchment.errors import InputError, LimitError
 from catchment.matching import Matcher
-from catchment.matching.matches import Matches
+from catchment.matching.lists import LIST_BYTES_MAX, Words, words_of
 from catchment.model.values import Type
 from catchment.pipeline.index import Index, open_index
 from catchment.pipeline.parse import LIVE
@@ -37,13 +37,15 @@ SUBSCRIPTION: Final = "subscription"
 
 # Rows matched at once: as many as cannot have more matches than this, within reason. A match takes 4 bytes.
 MATCHES_MAX: Final = 1 << 26
-ROWS_MIN, ROWS_MAX = 256, 8_192
-# Matches written into one Arrow batch, whose offsets have 32 bits.
+ROWS_MIN, ROWS_MAX = 64, 8_192
+# Matches that one Arrow batch is to have: these stay in the caches of both sides on their way.
+PIECE_MATCHES: Final = 1 << 18
+# The most that one may have: its offsets have 32 bits.
 BATCH_MATCHES_MAX: Final = 1 << 22
-# Indexes that one worker process keeps open: their ids, about 20 bytes a subscription, are not shared.
+# Indexes that one worker process keeps open: their ids in sorted order, some 20 bytes a subscription, are not shared.
 INDEXES_OPEN_MAX: Final = 4
-# Distinct subscriptions counted before a worker passes its counts on.
-COUNTED_MAX: Final = 1 << 20
+# Subscriptions whose counts go into one Arrow batch.
+COUNTS_BATCH: Final = 1 << 16
 
 _COUNTS: Final = StructType([StructField(SUBSCRIPTION, StringType()), StructField("count", LongType())])
 AnyIndex = Index | str | os.PathLike[str]
@@ -54,8 +56,15 @@ def match(notifications: DataFrame, index: AnyIndex, attributes: Sequence[str] |
     unless given, all but `$payload`."""
     if SUBSCRIPTIONS in notifications.columns:
         raise InputError(f"there is a column {SUBSCRIPTIONS} already: drop or rename it")
-    job = _job(notifications, index, attributes)
-    found = StructField(SUBSCRIPTIONS, ArrayType(StringType()))
+    from catchment.pipeline import scattered  # it matches parts with what is here
+
+    opened = open_index(index)
+    shards = None if notifications.isStreaming else scattered.shards_per_task(opened)
+    if shards is not None:
+        return scattered.match_scattered(notifications, opened, attributes, shards)
+    job = _job(notifications, opened, attributes)
+    # No element is null: Spark then copies them without looking.
+    found = StructField(SUBSCRIPTIONS, ArrayType(StringType(), False))
     rows = _Rows(job, tuple(notifications.columns))
     return _numbered(notifications).mapInArrow(rows, StructType([*notifications.schema.fields, found]))
 
@@ -88,11 +97,19 @@ class _Job:
     columns: tuple[AttributeColumn, ...]
     rows: int
 
-    def found(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, pa.ListArray]]:
-        """Pieces of a batch, each with the ids that match its rows."""
+    def found(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, pa.ListArray]]:
+        """Pieces of the batches, each with the ids that match its rows."""
         shards = _opened(self.shards)
-        for start in range(0, batch.num_rows, self.rows):
-            yield from _pieces(batch.slice(start, self.rows), self.columns, shards)
+        size = min(self.rows, ROWS_MIN)
+        for batch in batches:
+            start = 0
+            while start < batch.num_rows:
+                rows, count = min(size, batch.num_rows - start), 0
+                for piece, ids in _pieces(batch.slice(start, rows), self.columns, shards):
+                    count += len(ids.values)
+                    yield piece, ids
+                start += rows
+                size = min(max(PIECE_MATCHES * rows // max(1, count), ROWS_MIN), self.rows)
 
 
 def _job(notifications: DataFrame, index: AnyIndex, attributes: Sequence[str] | None) -> _Job:
@@ -115,6 +132,20 @@ class Shards:
     matchers: tuple[Matcher, ...]
     words: Words
 
+    @classmethod
+    def of(cls, paths: Sequence[str]) -> Shards:
+        matchers = tuple(Matcher.open(path) for path in paths)
+        words = words_of([table for one in matchers for table in one.match_batch([]).tables])
+        assert words is not None
+        return cls(matchers, words)
+
+    def ids(self, batch: pa.RecordBatch) -> pa.ListArray | None:
+        """For each row the ids from all shards, sorted; None where they are too many for one batch."""
+        found = [one.match_batch(batch) for one in self.matchers]
+        if sum(len(one.ids) for one in found) > BATCH_MATCHES_MAX and batch.num_rows > 1:
+            return None  # before the work of writing them
+        return self.words.lists(found)
+
 
 _OPENED: OrderedDict[tuple[tuple[str, int, int], ...], Shards] = OrderedDict()
 
@@ -125,8 +156,7 @@ def _opened(paths: tuple[str, ...]) -> Shards:
     found = [(path, (Path(path) / "manifest.json").stat()) for path in paths]
     key = tuple((path, one.st_ino, one.st_mtime_ns) for path, one in found)
     if key not in _OPENED:
-        matchers = tuple(Matcher.open(path) for path in paths)
-        _OPENED[key] = Shards(matchers, Words.of(matchers))
+        _OPENED[key] = Shards.of(paths)
         while len(_OPENED) > INDEXES_OPEN_MAX:
             _OPENED.popitem(last=False)
     return _OPENED[key]
@@ -140,9 +170,8 @@ class _Rows:
     names: tuple[str, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for piece, ids in self.job.found(batch):
-                yield pa.RecordBatch.from_arrays([*piece.columns, ids], [*self.names, SUBSCRIPTIONS])
+        for piece, ids in self.job.found(batches):
+            yield pa.RecordBatch.from_arrays([*piece.columns, ids], [*self.names, SUBSCRIPTIONS])
 
 
 @dataclass(frozen=True)
@@ -152,20 +181,23 @@ class _Counts:
     job: _Job
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        counts: Counter[str] = Counter()
+        shards = _opened(self.job.shards)
+        sizes = [sum(map(len, one.match_batch([]).tables)) for one in shards.matchers]
+        counts = [np.zeros(size, np.int64) for size in sizes]
         for batch in batches:
-            for _, ids in self.job.found(batch):
-                found = ids.flatten().value_counts()
-                counts.update(dict(zip(found.field(0).to_pylist(), found.field(1).to_pylist(), strict=True)))
-            if len(counts) > COUNTED_MAX:
-                yield _count_batch(counts)
-                counts.clear()
-        yield _count_batch(counts)
+            for start in range(0, batch.num_rows, self.job.rows):
+                for _, rows in _uniform(batch.slice(start, self.job.rows), self.job.columns):
+                    for i, matcher in enumerate(shards.matchers):
+                        counts[i] += np.bincount(matcher.match_batch(rows).ids, minlength=sizes[i])
+        yield from _count_batches(np.concatenate(counts), shards.words)
 
 
-def _count_batch(counts: Counter[str]) -> pa.RecordBatch:
-    columns = [pa.array(list(counts), pa.string()), pa.array(list(counts.values()), pa.int64())]
-    return pa.RecordBatch.from_arrays(columns, _COUNTS.names)
+def _count_batches(counts: Array, words: Words) -> Iterator[pa.RecordBatch]:
+    matched = np.flatnonzero(counts)
+    for start in range(0, len(matched), COUNTS_BATCH):
+        numbers = matched[start : start + COUNTS_BATCH]
+        columns = [words.texts(words.rank_of[numbers]), pa.array(counts[numbers])]
+        yield pa.RecordBatch.from_arrays(columns, _COUNTS.names)
 
 
 # --- one piece of a batch -----------------------------------------------------------------------
@@ -179,6 +211,8 @@ def _pieces(
     if ids is not None:
         yield piece, ids if good is None else ids.take(good)
         return
+    if piece.num_rows == 1:
+        raise LimitError("LIST_BYTES_MAX", LIST_BYTES_MAX, "one notification with longer ids", "use shorter ids")
     half = piece.num_rows // 2
     yield from _pieces(piece.slice(0, half), columns, shards)
     yield from _pieces(piece.slice(half), columns, shards)
@@ -193,11 +227,11 @@ def matched_ids(
     assert groups
     lists, total = [], 0
     for _, batch in groups:
-        found = [one.match_batch(batch) for one in shards.matchers]
-        total += sum(len(one.ids) for one in found)
-        if total > BATCH_MATCHES_MAX and piece.num_rows > 1:
+        ids = shards.ids(batch)
+        total += 0 if ids is None else len(ids.values)
+        if ids is None or (total > BATCH_MATCHES_MAX and piece.num_rows > 1):
             return None, None
-        lists.append(_id_lists(found, batch.num_rows, shards.words))
+        lists.append(ids)
     if len(groups) == 1 and groups[0][0] is None:
         return None, lists[0]
     return _order([rows for rows, _ in groups], piece.num_rows), pa.concat_arrays(lists)
@@ -209,48 +243,6 @@ def _order(groups: Sequence[Array | None], count: int) -> pa.Array:
     places = np.full(count, -1, np.int64)
     places[rows] = np.arange(len(rows))
     return pa.array(places, mask=places < 0)
-
-
-def _id_lists(found: Sequence[Matches], rows: int, words: Words) -> pa.ListArray:
-    """The ids of each row from all shards, sorted."""
-    row = np.concatenate([np.zeros(0, np.int64), *(np.repeat(np.arange(rows), one.counts) for one in found)])
-    ranks = [rank[one.ids] for rank, one in zip(words.ranks, found, strict=False) if len(one.ids)]
-    # Row and rank in one number: a single sort puts the ids of each row in order.
-    width = max(1, len(words.ids))
-    keys = row * width + np.concatenate([np.zeros(0, np.int64), *ranks])
-    keys.sort()
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=rows))]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), words.ids.take(pa.array(keys % width)))
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """The ids of all shards, sorted, and for each shard the place of each of its numbers among them."""
-
-    ids: pa.StringArray
-    ranks: tuple[Array, ...]
-
-    @classmethod
-    def of(cls, matchers: Sequence[Matcher]) -> Words:
-        parts = [_ids_of(one) for one in matchers]
-        whole = pa.concat_arrays([pa.array([], pa.string()), *parts])
-        order = pc.array_sort_indices(whole).to_numpy()
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        return cls(whole.take(pa.array(order)), tuple(np.split(rank, np.cumsum([len(one) for one in parts])[:-1])))
-
-
-def _ids_of(matcher: Matcher) -> pa.StringArray:
-    """The ids of a shard by number, without an object for each: a saved index has one table of them, or none."""
-    tables = matcher.match_batch([])._tables
-    if not tables:
-        return pa.array([], pa.string())
-    (table,) = tables
-    starts = np.asarray(table.starts)
-    # Each begins with a byte that says it is a string.
-    text = np.delete(np.asarray(table.blob), starts[:-1])
-    ends = (starts - np.arange(len(starts))).astype(np.int32)
-    return pa.StringArray.from_buffers(len(table), pa.py_buffer(ends), pa.py_buffer(text))
 
 
 # --- attributes with columns of several types ---------------------------------------------------

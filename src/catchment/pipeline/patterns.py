@@ -35,7 +35,7 @@ from catchment.model.filter import PATTERN_FILTERS_MAX, Pattern
 from catchment.model.notification import ENVELOPE_TYPES
 from catchment.model.values import INT_MAX, INT_MIN, MICROSECOND, Value, time_key, value_to_json
 from catchment.pipeline.monitors import FOUND, NO_KEY, PatternProcessor, fed, found_row, monitor_of, step_bits
-from catchment.pipeline.rows import ORDER, TIME, Columns, json_lines, matched_rows, publication_order, values_of
+from catchment.pipeline.rows import ORDER, TIME, Columns, json_lines, matched_rows, plain, publication_order, values_of
 from catchment.pipeline.schema import SPARK_TYPES, attributes_of
 
 # How late a notification of a stream may be unless told otherwise; a match is held back as long.
@@ -85,7 +85,8 @@ def detect(notifications: DataFrame, patterns: Mapping[str, Pattern | str], late
     if not any(one.name == TIME for one in columns):
         raise InputError("a pattern orders notifications by $time, and there is no such column")
     streaming = notifications.isStreaming
-    steps = notifications.mapInArrow(partial(_stepped, parsed, columns, streaming), _STEPS)
+    rows, renamed = plain(notifications, columns)
+    steps = rows.mapInArrow(partial(_stepped, parsed, renamed, streaming), _STEPS)
     found = _from_stream(steps, parsed, late) if streaming else _from_batch(steps, parsed)
     times = [sf.timestamp_micros(f"{name}_at").alias(name) for name in ("first", "last")]
     return found.select("pattern", "key", "notifications", *times)

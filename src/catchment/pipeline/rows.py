@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +22,7 @@ from catchment.model.values import Type, Value, value_to_json
 from catchment.pipeline.schema import PAYLOAD, AttributeColumn, col
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
 Array = np.ndarray[Any, Any]
 Columns = Sequence[AttributeColumn]
@@ -44,6 +45,14 @@ def order_key(values: Sequence[Any]) -> OrderKey:
     return tuple((value is None, 0 if value is None else value) for value in values)
 
 
+def plain(notifications: DataFrame, columns: Columns) -> tuple[DataFrame, tuple[AttributeColumn, ...]]:
+    """The same under names that PySpark can hand to Python, which one with a dot or a backtick is not."""
+    # No attribute begins with a `$`, and no envelope field is called so.
+    names = {name: f"$c{i}" if "." in name or "`" in name else name for i, name in enumerate(notifications.columns)}
+    renamed = tuple(replace(one, column=names[one.column]) for one in columns)
+    return notifications.toDF(*names.values()), renamed
+
+
 # --- matching -----------------------------------------------------------------------------------
 
 
@@ -63,7 +72,8 @@ def _plain_parts(batch: pa.RecordBatch, columns: Columns) -> Iterator[tuple[Arra
     for one in columns:
         if one.extra:
             mixed |= batch.column(one.column).is_valid().to_numpy(zero_copy_only=False)
-    wide = batch.select([one.column for one in columns if not one.extra])
+    usual = [one for one in columns if not one.extra]
+    wide = pa.RecordBatch.from_arrays([batch.column(one.column) for one in usual], [one.name for one in usual])
     plain, typed = np.flatnonzero(~mixed), np.flatnonzero(mixed)
     if len(plain):
         # Arrow forgets how many rows a batch without columns has.

@@ -2,11 +2,16 @@
 
 A session that is there already is taken as it is: whoever made it knows why. Jobs say so where one of its settings
 would change what they mean (`spark.sql.caseSensitive`, see `schema.refuse_case_twins`).
+
+On Spark Connect (`sc://host`, with the packages of `pyspark[connect]`), what only makes DataFrames of DataFrames can
+work: reading, `match`, `detect`, `archived`; the server's workers must have catchment, and see the index. Streams
+into files write from the driver, and say that they cannot. `--master` and bars of progress have no meaning there.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -15,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from catchment.errors import UnavailableError
@@ -32,16 +38,22 @@ _SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+_LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*(\d+)\s*]")
 # Nobody but this machine has a reason to talk to a local session.
 _LOCAL_SETTINGS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 def spark_session(
-    master: str | None = None, *, name: str = "catchment", settings: Mapping[str, str] | None = None
+    master: str | None = None,
+    *,
+    name: str = "catchment",
+    settings: Mapping[str, str] | None = None,
+    log: Path | None = None,
 ) -> SparkSession:
     """The active session if there is one, or a new one: `local[*]`, or any master, or `sc://host` (Spark Connect).
 
-    `settings` come last, so they win. UnavailableError where there is no Java to run it with.
+    `settings` come last, so they win. `log` is a file for what Java writes to standard error, which it otherwise
+    shares with us. UnavailableError where there is no Java to run it with.
     """
     found = SparkSession.getActiveSession()
     if found is not None:
@@ -53,10 +65,26 @@ def spark_session(
     _require_java()
     # Spark looks for `python3` on the PATH of the worker, which is not where catchment is installed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    wanted = _settings(chosen) | dict(settings or {})
+    if log is not None:
+        _launch(chosen, wanted, log)
     builder = SparkSession.builder.master(chosen).appName(name)
-    for key, value in (_settings(chosen) | dict(settings or {})).items():
+    for key, value in wanted.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _launch(master: str, settings: Mapping[str, str], log: Path) -> None:
+    """Starts Java, unless it runs, with a standard error of its own: before Spark reads how to log, Java itself and
+    Spark's start-up write lines there that no setting silences."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is None:
+        conf = SparkConf(loadDefaults=False).setMaster(master).setAll(list(settings.items()))
+        with log.open("ab") as out:
+            gateway = launch_gateway(conf, {"stderr": out})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway)
 
 
 def _settings(master: str) -> dict[str, str]:
@@ -64,6 +92,10 @@ def _settings(master: str) -> dict[str, str]:
     if master.startswith("local"):
         found |= _LOCAL_SETTINGS
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if cluster := _LOCAL_CLUSTER.fullmatch(master):
+        # Its executors are started by scripts of Spark's home, which a pip install does not say, and must fit.
+        os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
+        found["spark.executor.memory"] = f"{cluster[1]}m"
     if cache := numba_cache():
         # For the workers, and for this process and what it starts from now on.
         os.environ[NUMBA_CACHE] = found[f"spark.executorEnv.{NUMBA_CACHE}"] = cache

@@ -10,23 +10,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from catchment.errors import InputError, LimitError
-from catchment.matching import Matcher
-from catchment.pipeline.parse import loaded
+from catchment.matching.bulk import Gathered, write_index
+from catchment.model.cesql import Cesql
 
-# What one task builds in memory, at about a kilobyte each while it does.
+# What one task builds in memory, at about half a kilobyte each while it does.
 SHARD_SUBSCRIPTIONS_MAX: Final = 1_000_000
 # A notification is looked up in every shard.
 SHARDS_MAX: Final = 256
-# So many are indexed at once; between, their objects are freed.
-_CHUNK: Final = 100_000
 
 SHARD, REMOVED = "$shard", "$removed"
 _BUILT: Final = StructType([StructField("shard", IntegerType()), StructField("count", LongType())])
@@ -48,18 +47,17 @@ def shard_of(shards: int) -> Column:
 
 def write_shards(changes: DataFrame, old: tuple[str, ...], fresh: tuple[str, ...]) -> dict[int, int]:
     """Writes the shards that have changes, from `old` (none where an index is built) to `fresh`; the sizes of those
-    written. `changes` has id, filter, conjunction, dialect and `$removed`: rows to add, and ids to take out."""
-    columns = ("id", "filter", "conjunction", "dialect", REMOVED)
+    written. `changes` has id, filter, conjunction and `$removed`: rows to add, and ids to take out."""
+    columns = ("id", "filter", "conjunction", REMOVED)
     placed = changes.select(*columns, shard_of(len(fresh)).alias(SHARD))
-    # Removals first: an id may be taken out and come back with another filter.
-    tasks = placed.repartitionById(len(fresh), F.col(SHARD)).sortWithinPartitions(F.col(REMOVED).desc())
+    tasks = placed.repartitionById(len(fresh), F.col(SHARD))
     # At most SHARDS_MAX rows.
     built = tasks.mapInArrow(_ShardWriter(old, fresh), _BUILT).collect()
     return {row["shard"]: row["count"] for row in built}
 
 
 def write_empty(path: str) -> None:
-    Matcher().save(path)
+    write_index(path, Gathered())
 
 
 @dataclass(frozen=True)
@@ -70,37 +68,27 @@ class _ShardWriter:
     fresh: tuple[str, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        matcher: Matcher | None = None
-        number = -1
-        for rows in _chunks(batches):
-            if matcher is None:
-                number = rows[0][SHARD]
-                matcher = Matcher.open(self.old[number]) if self.old else Matcher()
-            _apply(matcher, rows)
-        if matcher is not None:
+        number, removed, added = -1, list[str](), Gathered()
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            number = batch.column(SHARD)[0].as_py()
+            is_removed = batch.column(REMOVED)
+            removed += batch.column("id").filter(is_removed).to_pylist()
+            _gather(batch.filter(pc.invert(is_removed)), added)
+        if number >= 0:
             Path(self.fresh[number]).parent.mkdir(parents=True, exist_ok=True)
-            matcher.save(self.fresh[number])
+            count = write_index(self.fresh[number], added, self.old[number] if self.old else None, removed)
             yield pa.RecordBatch.from_arrays(
-                [pa.array([number], pa.int32()), pa.array([len(matcher)], pa.int64())], _BUILT.names
+                [pa.array([number], pa.int32()), pa.array([count], pa.int64())], _BUILT.names
             )
 
 
-def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[list[dict[str, Any]]]:
-    waiting: list[dict[str, Any]] = []
-    for batch in batches:
-        waiting += batch.to_pylist()
-        if len(waiting) >= _CHUNK:
-            yield waiting
-            waiting = []
-    if waiting:
-        yield waiting
-
-
-def _apply(matcher: Matcher, rows: list[dict[str, Any]]) -> None:
-    for row in rows:
-        if row[REMOVED]:
-            matcher.remove(row["id"])
-    added = [row for row in rows if not row[REMOVED]]
-    matcher.add_many(
-        [row["id"] for row in added], [loaded(row["filter"], row["conjunction"], row["dialect"]) for row in added]
-    )
+def _gather(batch: pa.RecordBatch, added: Gathered) -> None:
+    """Filters as they are stored; those of the other dialect from their text."""
+    is_packed = batch.column("conjunction").is_valid()
+    packed = batch.filter(is_packed)
+    added.add(packed.column("id"), packed.column("conjunction"))
+    if packed.num_rows < batch.num_rows:
+        others = batch.filter(pc.invert(is_packed))
+        added.add_expressions(others.column("id").to_pylist(), list(map(Cesql, others.column("filter").to_pylist())))

@@ -1,0 +1,160 @@
+"""Saved indexes made and changed in bulk: from Arrow columns, without a Python object for each subscription.
+
+A filter travels as msgpack, the form in which the index takes it in (`kernels_ingest.py`): `pack_filter` writes it
+once, after which it is trusted. `Gathered` collects what is to be added, `write_index` makes or changes a saved index.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from catchment.errors import BadIdError, shown
+from catchment.matching import index, store
+from catchment.matching.encode import packed
+from catchment.matching.ids import Ids, id_bytes
+from catchment.matching.index import Source
+from catchment.matching.segment import INGESTED_FILTERS_MAX, Segment, alternatives_of
+from catchment.model.cesql import Cesql
+from catchment.model.constraint import Constraint, Kind
+from catchment.model.filter import Conjunction, Filter
+
+Array = np.ndarray[Any, Any]
+I64 = np.int64
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder()
+# The head of a msgpack array of up to 2^32 objects, and the first byte of an id that is a string.
+_ARRAY_HEAD, _STRING = 0xDD, 1
+
+
+# --- one filter ---------------------------------------------------------------------------------
+
+
+def pack_filter(filter: Filter) -> bytes:
+    """A filter as an index takes it in: its alternatives."""
+    return _ENCODER.encode(filter.alternatives)
+
+
+def unpack_filter(found: bytes) -> tuple[Conjunction, ...]:
+    """The alternatives of a packed filter."""
+    return tuple(Conjunction(tuple(map(_constraint, one["constraints"]))) for one in _DECODER.decode(found))
+
+
+def _constraint(found: dict[str, Any]) -> Constraint:
+    value = found["value"]
+    operand = tuple(map(_utc, value)) if isinstance(value, list) else _utc(value)
+    return Constraint(found["name"], found["operator"], operand, Kind(found["kind"]))
+
+
+def _utc(value: Any) -> Any:
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
+
+
+# --- many ---------------------------------------------------------------------------------------
+
+
+class Gathered:
+    """Subscriptions that are to be one segment, their filters taken in as they come."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[pa.StringArray, pa.BinaryArray]] = []
+        self._waiting_count = 0
+        self._sources: list[Source] = []
+        self._ids: list[tuple[Array, Array]] = []
+        self._residues: dict[int, Cesql] = {}
+        self._count = 0
+
+    def add(self, ids: pa.StringArray, filters: pa.BinaryArray) -> None:
+        """Subscriptions by id and packed filter."""
+        assert len(ids) == len(filters)
+        assert not ids.null_count + filters.null_count
+        self._waiting.append((ids, filters))
+        self._waiting_count += len(ids)
+        if self._waiting_count >= INGESTED_FILTERS_MAX:
+            self._ingest()
+
+    def add_expressions(self, ids: Sequence[str], expressions: Sequence[Cesql]) -> None:
+        """Subscriptions in the other dialect, of which there are few."""
+        self._ingest()
+        self._residues |= {self._count + i: one for i, one in enumerate(expressions)}
+        source = index.ingested(packed([alternatives_of(one) for one in expressions]), len(expressions))
+        self._take(source, *_id_table(pa.array(ids, pa.string())))
+
+    def _ingest(self) -> None:
+        if not self._waiting_count:
+            return
+        ids = pa.concat_arrays([ids for ids, _ in self._waiting])
+        filters = pa.concat_arrays([filters for _, filters in self._waiting])
+        self._waiting, self._waiting_count = [], 0
+        head = bytes([_ARRAY_HEAD]) + len(filters).to_bytes(4, "big")
+        buffer = np.frombuffer(b"".join((head, _content(filters)[0])), np.uint8)
+        self._take(index.ingested(buffer, len(filters)), *_id_table(ids))
+
+    def _take(self, source: Source, blob: Array, ends: Array) -> None:
+        self._sources.append(source)
+        self._ids.append((blob, ends))
+        self._count += source.size
+
+    def segment(self) -> Segment:
+        """All of them, indexed; BadIdError where an id stands twice."""
+        self._ingest()
+        if not self._count:
+            return Segment.of([], [], np.zeros(0, I64))
+        source = self._sources[0] if len(self._sources) == 1 else index.merged(self._sources)
+        self._sources = []
+        bases = np.cumsum([0, *(len(blob) for blob, _ in self._ids)])
+        starts = np.concatenate([[0], *(ends + base for (_, ends), base in zip(self._ids, bases, strict=False))])
+        ids = Ids._indexed(np.concatenate([blob for blob, _ in self._ids]), starts.astype(I64))
+        return Segment.built(source, ids, np.full(self._count, -1, I64), self._residues)
+
+
+def _content(array: pa.Array) -> tuple[memoryview, Array]:
+    """The bytes of a column of strings or binaries, one after another, and the ends of each."""
+    _, offsets, content = array.buffers()
+    found = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1].astype(I64)
+    whole = memoryview(b"" if content is None else content)
+    return whole[int(found[0]) : int(found[-1])], found - found[0]
+
+
+def _id_table(ids: pa.StringArray) -> tuple[Array, Array]:
+    """Ids as `Ids` keeps them, each behind a byte that says it is a string; and the ends of each."""
+    content, offsets = _content(ids)
+    marks = offsets[:-1] + np.arange(len(ids))
+    blob = np.full(len(content) + len(ids), _STRING, np.uint8)
+    is_text = np.ones(len(blob), bool)
+    is_text[marks] = False
+    blob[is_text] = np.frombuffer(content, np.uint8)
+    return blob, offsets[1:] + np.arange(1, len(ids) + 1)
+
+
+# --- on disk ------------------------------------------------------------------------------------
+
+
+def write_index(
+    path: str | os.PathLike[str],
+    added: Gathered,
+    old: str | os.PathLike[str] | None = None,
+    removed: Iterable[str] = (),
+) -> int:
+    """Saves an index of what is added; with `old`, of that too, less what is removed. How many there are then.
+    BadIdError where an id to remove is not there, or one to add is."""
+    fresh = added.segment()
+    if old is None:
+        store.save(path, fresh, [])
+        return fresh.count
+    segment, groups = store.load(old)
+    for one in removed:
+        number = segment.find(id_bytes(one))
+        if number < 0:
+            raise BadIdError(f"no subscription has the id {shown(one)}")
+        segment.remove(number, 1)
+    parts = [one for one in (segment, fresh) if len(one.living)]
+    whole = parts[0] if len(parts) == 1 and not parts[0].dead else Segment.merged(parts or [fresh])
+    store.save(path, whole, groups)
+    return whole.count

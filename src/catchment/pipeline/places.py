@@ -1,0 +1,29 @@
+"""Paths as Spark takes them: an address without escapes, and, to read from, with its wildcards quoted.
+
+Spark does not decode `%20`, so `Path.as_uri` is not what it wants; and it takes `[`, `*` and the like in a path to
+read for a pattern.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+_WILD: Final = re.compile(r"([{}\[\]*?\\])")
+
+
+def address(path: str | os.PathLike[str]) -> str:
+    """Where to write: a local path is one of this machine, whatever the cluster's own file system is."""
+    text = os.fspath(path)
+    return text if "://" in text else f"file://{Path(text).absolute()}"
+
+
+def quoted(path: str) -> str:
+    """A path or address to read that means itself."""
+    return _WILD.sub(r"\\\1", path)
+
+
+def reading(path: str | os.PathLike[str]) -> str:
+    return quoted(address(path))

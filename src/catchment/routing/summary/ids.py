@@ -1,0 +1,79 @@
+"""Subscription ids of the summaries text (§3.2): broker, number there, and which attributes the subscription names.
+
+The third part, c3, is what lets Algorithm 1 see whether all that a subscription asks for was satisfied: it counts
+attributes, not constraints. The text fixes the attributes of the system beforehand; here a schema may grow, so c3 is a
+bit set of any length and a bit keeps its meaning for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from catchment.errors import LimitError
+
+# A bit of each id stands for an attribute.
+SCHEMA_ATTRIBUTES_MAX: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SubscriptionId:
+    """c1, c2 and c3. Attribute i of the schema, counted from 0, is bit i of `attributes`."""
+
+    broker: int
+    number: int
+    attributes: int
+
+    @property
+    def count(self) -> int:
+        """How many attributes the subscription names."""
+        return self.attributes.bit_count()
+
+    def bits(self, sizes: IdSizes) -> int:
+        """The three parts as one number, c1 first."""
+        return (self.broker << sizes.number | self.number) << sizes.attributes | self.attributes
+
+
+@dataclass(frozen=True, slots=True)
+class IdSizes:
+    """The bits of each part."""
+
+    broker: int
+    number: int
+    attributes: int
+
+    @property
+    def bytes(self) -> int:
+        """What an id takes: `sid` of the text's table 1."""
+        return (self.broker + self.number + self.attributes + 7) // 8
+
+
+def id_sizes(brokers: int, subscriptions: int, attributes: int) -> IdSizes:
+    """As the text sizes them: logarithms rounded up, and one bit for each attribute."""
+    return IdSizes((brokers - 1).bit_length(), (subscriptions - 1).bit_length(), attributes)
+
+
+class Schema:
+    """The attributes of a system in the order in which they became known."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._places: dict[str, int] = {}
+        for name in names:
+            self.place(name)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def place(self, name: str) -> int:
+        """The place of an attribute, which it gets if it is new."""
+        if name not in self._places and len(self._places) >= SCHEMA_ATTRIBUTES_MAX:
+            raise LimitError("SCHEMA_ATTRIBUTES_MAX", SCHEMA_ATTRIBUTES_MAX, f"{len(self._places) + 1:,} attributes")
+        return self._places.setdefault(name, len(self._places))
+
+    def bits(self, names: Iterable[str]) -> int:
+        """The bit set of some attributes."""
+        found = 0
+        for name in names:
+            found |= 1 << self.place(name)
+        return found

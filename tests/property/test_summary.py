@@ -1,0 +1,69 @@
+"""A summary never leaves out a subscription that matches, and is exact where it says so."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catchment.model.filter import Filter
+from catchment.routing.summary.ids import Schema
+from catchment.routing.summary.summary import Summary
+from tests import oracle
+from tests.strategies import constraint, constraints, expressions, near, small_texts, union_of, values
+
+_plain = st.lists(
+    st.one_of(
+        st.builds(
+            constraint, st.sampled_from("st"), st.sampled_from(("=", "prefix", "suffix", "substring")), small_texts
+        ),
+        st.builds(constraint, st.sampled_from("xy"), st.sampled_from(("=", "<", "<=", ">", ">=")), st.integers(-2, 3)),
+    ),
+    max_size=4,
+)
+_notifications = st.fixed_dictionaries(
+    {},
+    optional={
+        "s": st.text("abc", max_size=3),
+        "t": st.text("abc", max_size=3),
+        "x": st.integers(-3, 4) | st.sampled_from((0.5, 1.0)),
+        "y": st.integers(-3, 4),
+    },
+)
+
+
+def check(summary, filters, seen):
+    wanted = [number for number, one in filters.items() if oracle.matches(one, seen)]
+    found = [one.number for one in summary.matches(seen)]
+    assert set(wanted) <= set(found)
+    if summary.is_exact:
+        assert wanted == found
+
+
+@given(st.lists(_plain, min_size=1, max_size=8), st.lists(_notifications, min_size=1, max_size=8), st.integers(1, 6))
+def test_plain(conjunctions, seen, rows_max):
+    filters = {i: Filter.of(*one) for i, one in enumerate(conjunctions)}
+    whole = Summary.of(1, filters, Schema())
+    bounded = Summary.of(1, filters, Schema(), rows_max)
+    for one in seen:
+        check(whole, filters, one)
+        check(bounded, filters, one)
+
+
+@given(st.data())
+@settings(max_examples=150)
+def test_anything(data):
+    found = data.draw(st.lists(expressions(constraints, 4), min_size=1, max_size=4))
+    filters = {i: union_of(one) for i, one in enumerate(found)}
+    summary = Summary.of(1, filters, Schema())
+    for one in found:
+        check(summary, filters, data.draw(near(one)))
+    check(summary, filters, data.draw(st.dictionaries(st.sampled_from(("x", "y", "price")), values)))
+
+
+@given(st.lists(_plain, min_size=2, max_size=8), st.lists(_notifications, min_size=1, max_size=6), st.integers(2, 8))
+def test_merged(conjunctions, seen, rows_max):
+    filters = {i: Filter.of(*one) for i, one in enumerate(conjunctions)}
+    schema = Schema()
+    first = Summary.of(1, {i: one for i, one in filters.items() if i % 2}, schema)
+    second = Summary.of(1, {i: one for i, one in filters.items() if not i % 2}, schema)
+    for one in seen:
+        check(first.merged(second), filters, one)
+        check(first.merged(second, rows_max), filters, one)

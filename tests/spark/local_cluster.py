@@ -1,0 +1,86 @@
+"""What test_local_cluster.py runs: a program of its own, because a JVM has one Spark context.
+
+Executors are processes of their own here, and rows of a micro-batch come in any order. Prints JSON: what was found.
+"""
+
+import json
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from catchment.pipeline import (
+    NotificationFiles,
+    compile_subscriptions,
+    detect,
+    match,
+    match_stream,
+    read_notifications,
+    read_stream_output,
+    spark_session,
+)
+from catchment.pipeline.scattered import match_scattered
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "600m",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+SCHEMA = "id string, subscriber string, filter string"
+
+
+def run(root: Path) -> dict[str, object]:
+    spark = spark_session("local-cluster[2,1,1024]", name="local-cluster", settings=SETTINGS)
+    filters = json.loads((root / "filters.json").read_text())
+    rows = [(f"s{i}", f"u{i % 10}", text) for i, text in enumerate(filters)]
+    subscriptions = spark.createDataFrame(rows, SCHEMA).repartition(2)
+    index = compile_subscriptions(subscriptions, root / "index", now=datetime.now(UTC), shards=3)
+    given = read_notifications(spark, str(root / "in")).rows.cache()
+    files = NotificationFiles(str(root / "in"), files_max=4)
+    match_stream(files, index, root / "out", once=True, spark=spark).awaitTermination()
+    patterns = json.loads((root / "patterns.json").read_text())
+    return {
+        "executors": len(spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) - 1,
+        "shards": len(index.shards),
+        "match": ids(match(given, index)),
+        "scattered": ids(match_scattered(given, index, shards=1)),
+        "stream": ids(read_stream_output(spark, root / "out")),
+        "detect": sequences(detect(given, patterns)),
+        "detect stream": streamed(spark, root, given.schema, patterns),
+    }
+
+
+def ids(found) -> dict[str, list[str]]:
+    rows = found.select("`$id`", "subscriptions").collect()
+    assert len({row["$id"] for row in rows}) == len(rows)
+    return {row["$id"]: row.subscriptions for row in rows}
+
+
+def streamed(spark, root, schema, patterns):
+    """All in one micro-batch, shuffled; then one that lets the watermark pass."""
+    (root / "parquet").mkdir()
+    stream = spark.readStream.schema(schema).parquet(str(root / "parquet"))
+    late = timedelta(minutes=1)
+    written = detect(stream, patterns, late=late).writeStream.format("parquet").trigger(availableNow=True)
+    for part in ("rows", "end"):
+        rows = read_notifications(spark, str(root / ("in" if part == "rows" else "end"))).rows
+        rows.repartition(2).write.mode("append").parquet(str(root / "parquet"))
+        query = written.option("checkpointLocation", str(root / "checkpoint")).start(str(root / "detected"))
+        query.awaitTermination()
+    return sequences(spark.read.parquet(str(root / "detected")))
+
+
+def sequences(found) -> list[list[str]]:
+    """Pattern, and the ids of its notifications."""
+    return sorted(
+        [row.pattern, *(json.loads(one)["$id"] for one in row.notifications)]
+        for row in found.select("pattern", "notifications").collect()
+    )
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    (place / "found.json").write_text(json.dumps(run(place)))
+    spark_session().stop()

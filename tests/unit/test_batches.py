@@ -1,0 +1,156 @@
+"""The output of a stream, killed at every step of writing it: each batch is there once, and seen whole."""
+
+import json
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from catchment.errors import InputError, UnavailableError
+from catchment.pipeline import batches
+from catchment.pipeline.batches import TABLES, Batch, Output
+
+
+@pytest.fixture(autouse=True)
+def no_disk(monkeypatch):
+    """What is killed here is a process: nothing need be on the disk itself."""
+    monkeypatch.setattr(batches.os, "fsync", lambda _: None)
+
+
+FILES = ("part-0.parquet", "part-1.parquet")
+
+
+class Killed(BaseException):
+    """What no code catches."""
+
+
+class Killer:
+    """Counts steps that change the disk, and dies before or after one of them."""
+
+    def __init__(self, monkeypatch, at):
+        self.at, self.count = at, 0
+        for name in ("_write", "_rename", "_settle"):
+            monkeypatch.setattr(batches, name, self.wrapped(getattr(batches, name)))
+        monkeypatch.setattr(batches.shutil, "rmtree", self.wrapped(batches.shutil.rmtree))
+
+    def wrapped(self, step):
+        def stepping(*arguments):
+            self.tick()
+            step(*arguments)
+            self.tick()
+
+        return stepping
+
+    def tick(self):
+        self.count += 1
+        if self.count == self.at:
+            raise Killed
+
+
+def attempt(output, number, version, tables):
+    """What the handler of a batch does, without Spark."""
+    if output.record(number) is not None:
+        return
+    staged = output.stage(number)
+    for table in tables:
+        (staged / table).mkdir()
+        for name in FILES:
+            (staged / table / name).write_text(f"batch {number} version {version}")
+    output.commit(Batch(number, version, notifications=number), staged)
+
+
+def seen(output):
+    """What readers of the tables find: of each table, for each batch the version, after checking that it is whole."""
+    found = {}
+    for table in TABLES:
+        for directory in output.table(table).glob("$version=*/$batch=*"):
+            version, batch = (int(part.partition("=")[2]) for part in directory.parts[-2:])
+            assert (table, batch) not in found
+            assert sorted(one.name for one in directory.iterdir()) == sorted(FILES)
+            assert {one.read_text() for one in directory.iterdir()} == {f"batch {batch} version {version}"}
+            found[table, batch] = version
+    return found
+
+
+def run(path, versions, at=0):
+    """A process that does all batches not done, with the version that it finds; None if it was killed."""
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            killer = Killer(patch, at)
+            output = Output(path)
+            output.prepare()
+            for number, tables in enumerate(BATCHES):
+                with output.turn():
+                    attempt(output, number, versions, tables)
+            return killer.count
+    except Killed:
+        return None
+
+
+BATCHES = (TABLES, ("matched",), ("matched", "rejects"), ())
+
+
+def test_killed_at_every_step(tmp_path):
+    steps = run(tmp_path / "whole", 1)
+    assert steps > 30
+    for at in range(1, steps + 1):
+        path = tmp_path / str(at)
+        assert run(path, 1, at=at) is None
+        before = seen(Output(path))
+        # Whoever starts next finds a newer version: it is taken for what was not committed, and only for that.
+        assert run(path, 2) is not None
+        after = seen(Output(path))
+        assert after.items() >= before.items()
+        assert set(after) == {(table, batch) for batch, tables in enumerate(BATCHES) for table in tables}
+        for batch in range(len(BATCHES)):
+            record = Output(path).record(batch)
+            assert {version for (_, number), version in after.items() if number == batch} <= {record.version}
+        assert list((path / "_staging").iterdir()) == list((path / "_committed").iterdir()) == []
+
+
+def test_killed_again_while_recovering(tmp_path):
+    for at in range(1, 40, 3):
+        path = tmp_path / str(at)
+        for again in (1, 2, 5, 9):
+            run(path, 1, at=at)
+            run(path, 2, at=again)
+        assert run(path, 3) is not None
+        assert set(seen(Output(path))) == {(table, batch) for batch, tables in enumerate(BATCHES) for table in tables}
+
+
+def test_records(tmp_path):
+    output = Output(tmp_path)
+    output.prepare()
+    assert output.last() is None
+    for number in (0, 1, 10):
+        output.commit(Batch(number, 7, time_max=-5), output.stage(number))
+    assert output.last() == output.record(10) == Batch(10, 7, time_max=-5)
+    assert output.record(2) is None
+    assert json.loads((tmp_path / "_batches/0000000001.json").read_text())["version"] == 7
+
+
+def test_one_stream_one_process(tmp_path):
+    output = Output(tmp_path)
+    output.prepare()
+    output.claim("a")
+    output.claim("a")
+    with pytest.raises(InputError, match="another stream"):
+        output.claim("b")
+    with output.turn(), pytest.raises(UnavailableError, match="another process"), Output(tmp_path).turn():
+        pass
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/out", "hdfs://name/out"])
+def test_no_rename_no_stream(place):
+    with pytest.raises(InputError, match="rename"):
+        Output(place)
+
+
+def test_what_is_no_output(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="something else"):
+        Output(tmp_path).prepare()
+    with pytest.raises(InputError, match="is a file"):
+        Output(tmp_path / "file").prepare()
+    with pytest.raises(InputError, match="no output of a stream"):
+        batches.recorded(tmp_path)

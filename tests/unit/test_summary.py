@@ -1,0 +1,167 @@
+"""Summaries: the text's example, ids, rows under a bound, merging."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from catchment.errors import LimitError
+from catchment.model.filter import Filter
+from catchment.model.notification import Notification
+from catchment.model.values import float_key
+from catchment.routing.summary import ids
+from catchment.routing.summary.aacs import NUMBER, Aacs
+from catchment.routing.summary.ids import Schema, SubscriptionId, id_sizes
+from catchment.routing.summary.sacs import EVERY, Pattern, Sacs, patterns_of
+from catchment.routing.summary.summary import Summary
+
+# Figures 2 and 3 of the text.
+S1 = Filter("exchange glob 'N*SE' and symbol = 'OTE' and price < 8.70 and price > 8.30")
+S2 = Filter("symbol >* 'OT' and price = 8.20 and volume > 130000 and low < 8.05")
+FIGURE_2 = Notification(
+    {
+        "exchange": "NYSE",
+        "symbol": "OTE",
+        "when": datetime(2003, 7, 1, 9, 5, 25, tzinfo=UTC),
+        "price": 8.40,
+        "volume": 132700,
+        "high": 8.80,
+        "low": 8.22,
+    }
+)
+
+
+@pytest.fixture
+def summary():
+    return Summary.of(1, {1: S1, 2: S2}, Schema())
+
+
+def numbers(found):
+    return [one.number for one in found]
+
+
+# --- the text ------------------------------------------------------------------------------------
+
+
+def test_figure_4_aacs_of_price(summary):
+    low, high = summary.arithmetic["price", NUMBER].rows
+    assert low.is_equality
+    assert (low.low, numbers(low.ids)) == (float_key(8.20), [2])
+    assert (high.low, high.high, numbers(high.ids)) == (float_key(8.30) + 1, float_key(8.70), [1])
+
+
+def test_figure_5_sacs_of_symbol(summary):
+    rows = summary.strings["symbol"].rows
+    assert {pattern: sorted(numbers(ids)) for pattern, ids in rows.items()} == {Pattern("prefix", "OT"): [1, 2]}
+
+
+def test_figure_6_id():
+    sizes = id_sizes(brokers=4, subscriptions=8, attributes=7)
+    # Attributes 3, 5 and 6, counted from 1, right to left.
+    found = SubscriptionId(2, 1, 0b0110100)
+    assert (sizes.broker, sizes.number, sizes.attributes) == (2, 3, 7)
+    assert f"{found.bits(sizes):012b}" == "10" + "001" + "0110100"
+    assert found.count == 3
+    assert sizes.bytes == 2
+
+
+def test_id_sizes_of_the_text():
+    assert (id_sizes(1000, 1_000_000, 10).broker, id_sizes(1000, 1_000_000, 10).number) == (10, 20)
+
+
+def test_example_1(summary):
+    lists = {name: numbers(sorted(summary.satisfied(name, value))) for name, value in FIGURE_2.matched.items()}
+    assert {name: found for name, found in lists.items() if found} == {
+        "exchange": [1],
+        "symbol": [1, 2],
+        "price": [1],
+        "volume": [2],
+    }
+    # c3 counts attributes: S1 has two constraints on price and three attributes, S2 has four.
+    assert [one.count for one in sorted(summary.satisfied("symbol", "OTE"))] == [3, 4]
+    assert numbers(summary.matches(FIGURE_2)) == [1]
+
+
+def test_sizes_as_the_text_counts(summary):
+    # price: one sub-range and one equality; volume and low: a sub-range each; four arithmetic ids, three string ids.
+    arithmetic = (2 + 1) * 8 + 2 * 8 + 2 * 8 + 4 * 2
+    assert summary.size_bytes(id_bytes=2) == arithmetic + len("N*SE") + len("OT") + 3 * 2
+
+
+# --- rows ----------------------------------------------------------------------------------------
+
+
+def test_overlapping_ranges_are_cut():
+    found = Aacs.of([("a", ((0, 10),)), ("b", ((5, 20),)), ("c", ((7, 8),))])
+    assert [(row.low, row.high, "".join(sorted(row.ids))) for row in found.rows] == [
+        (0, 5, "a"), (5, 7, "ab"), (7, 8, "abc"), (8, 10, "ab"), (10, 20, "b"),
+    ]  # fmt: skip
+    assert found.is_exact
+    assert found.match(7) == {"a", "b", "c"}
+    assert found.match(20) == frozenset()
+
+
+def test_ends_round_outward_past_the_bound():
+    asked = [(i, ((10 * i, 10 * i + 1),)) for i in range(100)]
+    found = Aacs.of(asked, rows_max=10)
+    assert len(found.rows) <= 10
+    assert not found.is_exact
+    assert all(i in found.match(10 * i) for i in range(100))
+
+
+def test_more_general_pattern_takes_the_place():
+    asked = [("a", [Pattern("=", "microsoft")]), ("b", [Pattern("=", "micronet")]), ("c", [Pattern("glob", "m*t")])]
+    found = Sacs.of(asked)
+    assert found.rows == {Pattern("glob", "m*t"): frozenset("abc")}
+    assert not found.is_exact
+
+
+def test_patterns_shorten_past_the_bound():
+    asked = [(i, [Pattern("=", f"word{i:03}")]) for i in range(100)] + [("s", [Pattern("suffix", "x")])]
+    found = Sacs.of(asked, rows_max=20)
+    assert len(found.rows) <= 20
+    assert all(i in found.match(f"word{i:03}") for i in range(100))
+    assert "s" in found.match("x")
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "exact"),
+    [
+        ("s = 'a'", {Pattern("=", "a")}, True),
+        ("s in ('a', 'b')", {Pattern("=", "a"), Pattern("=", "b")}, True),
+        ("s >* 'ab'", {Pattern("prefix", "ab")}, True),
+        ("s *< 'ab'", {Pattern("suffix", "ab")}, True),
+        ("s * 'ab' and s * 'c'", {Pattern("substring", "ab")}, False),
+        ("s > 'ab' and s < 'ac'", {Pattern("prefix", "a")}, False),
+        ("string s any", {EVERY}, True),
+        ("s != 'a'", {EVERY}, False),
+    ],
+)
+def test_patterns_of_sets(text, wanted, exact):
+    found, is_exact = patterns_of(Filter(text).boxes[0].sets["s"].strings)
+    assert set(found) == wanted
+    assert is_exact is exact
+
+
+# --- summaries -----------------------------------------------------------------------------------
+
+
+def test_merged_summary_matches_for_both():
+    schema = Schema()
+    first, second = Summary.of(1, {1: S1}, schema), Summary.of(2, {1: S2}, schema)
+    merged = first.merged(second)
+    assert [(one.broker, one.number) for one in merged.matches(FIGURE_2)] == [(1, 1)]
+    matching = Notification({"symbol": "OTE", "price": 8.20, "volume": 131000, "low": 8.0, "exchange": "NSE"})
+    assert [(one.broker, one.number) for one in merged.matches(matching)] == [(2, 1)]
+    assert [one.broker for one in merged.kept(lambda one: one.broker == 1).matches(FIGURE_2)] == [1]
+
+
+def test_what_names_no_attribute_matches_everything():
+    found = Summary.of(1, {1: Filter("true"), 2: Filter("not exists(x)"), 3: Filter("x = 1 or y = 2")}, Schema())
+    assert numbers(found.matches({})) == [1, 2, 3]
+    assert not found.is_exact
+
+
+def test_schema_is_bounded(monkeypatch):
+    monkeypatch.setattr(ids, "SCHEMA_ATTRIBUTES_MAX", 2)
+    with pytest.raises(LimitError, match="SCHEMA_ATTRIBUTES_MAX"):
+        Schema("abc")
