@@ -38,6 +38,14 @@ _SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+# Arrow checks each access that Spark makes to what comes from Python: a third of the time of a match with many ids.
+_ARROW_UNCHECKED: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+_JAVA_SETTINGS: Final = {
+    "spark.driver.extraJavaOptions": _ARROW_UNCHECKED,
+    "spark.executor.extraJavaOptions": _ARROW_UNCHECKED,
+    # Less than this, and Spark adds up the bytes of all columns at every row.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+}
 _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*(\d+)\s*]")
 # Nobody but this machine has a reason to talk to a local session.
 _LOCAL_SETTINGS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -88,7 +96,7 @@ def _launch(master: str, settings: Mapping[str, str], log: Path) -> None:
 
 
 def _settings(master: str) -> dict[str, str]:
-    found = dict(_SETTINGS)
+    found = _SETTINGS | _JAVA_SETTINGS
     if master.startswith("local"):
         found |= _LOCAL_SETTINGS
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

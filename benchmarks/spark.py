@@ -1,0 +1,340 @@
+"""The pipeline on Spark: `match` and `compile` beside one process and beside what one would write in Spark SQL.
+
+    ./dev bench spark                                      everything: takes most of an hour
+    ./dev bench spark --sizes 10000 --workloads W1 --notifications 100000 --no-write
+
+All on `local[2]`, wall time, session start-up aside, sinks that keep nothing. One process is `match_batch` on the
+same files, read by one thread, once as it is (numbers) and once with the lists of ids that Spark gives too. SQL is
+given as many notifications as take it some seconds; its pairs must be as many as ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.spark_peers import ATTRIBUTES_AS_COLUMNS_MAX, PEERS, ROW, VALUES
+from benchmarks.spark_report import CORES, SEED, compile_line, match_line, spread, verdicts, write_report
+from catchment.matching import Matcher
+from catchment.pipeline import Index, compile_subscriptions, detect, match, match_counts, spark_session
+from catchment.sim.workload import notifications, subscriptions
+
+SIZES = (10_000, 100_000, 1_000_000)
+WORKLOADS = ("W1", "W2", "W3")
+NOTIFICATIONS = 1_000_000
+# Lists of ids come to this many ids at most: where a notification has thousands, fewer notifications are taken.
+IDS_MAX = 400_000_000
+PEER_SIZE_MAX = 100_000
+# Compiled once more without graph and summaries.
+BARE_SIZE_MAX = 100_000
+PEER_SECONDS = 6.0
+# SQL gets no further than this in its seconds where attributes are many.
+ARRAYS_MAX = 50_000
+PATTERN_NOTIFICATIONS = 1_000_000
+CHUNK = 20_000
+
+SPELLED = {"prefix": ">*", "suffix": "*<", "substring": "*"}
+
+
+# --- data ---------------------------------------------------------------------------------------
+
+
+def spelled(triples: Sequence[tuple[str, str, Any]]) -> str:
+    return " and ".join(
+        f"{name} {SPELLED.get(operator, operator)} {json.dumps(operand)}" for name, operator, operand in triples
+    )
+
+
+def write_subscriptions(workload: str, size: int, path: Path) -> None:
+    """Four to a subscriber, a hundred subscribers to a broker."""
+    texts = [spelled(one) for one in subscriptions(workload, size, SEED)]
+    numbers = range(size)
+    table = pa.table(
+        {
+            "id": [f"s{i}" for i in numbers],
+            "subscriber": [f"u{i // 4}" for i in numbers],
+            "filter": texts,
+            "broker": [f"b{i // 400 % 16}" for i in numbers],
+        }
+    )
+    pq.write_table(table, path, row_group_size=50_000)
+
+
+def columns_of(rows: Sequence[dict[str, Any]], start: int, types: dict[str, pa.DataType]) -> pa.Table:
+    places: dict[str, tuple[list[int], list[Any]]] = {name: ([], []) for name in types}
+    for i, row in enumerate(rows):
+        for name, value in row.items():
+            at, values = places[name]
+            at.append(i)
+            values.append(value)
+    columns = {ROW: pa.array(np.arange(start, start + len(rows)))}
+    for name, (at, values) in places.items():
+        where = np.full(len(rows), -1)
+        where[at] = np.arange(len(at))
+        columns[name] = pa.array(values, types[name]).take(pa.array(where, mask=where < 0))
+    return pa.table(columns)
+
+
+def write_notifications(workload: str, count: int, path: Path) -> None:
+    made = notifications(workload, count, SEED)
+    types: dict[str, pa.DataType] = {}
+    kinds = {str: pa.string(), int: pa.int64(), float: pa.float64()}
+    for row in made:
+        for name, value in row.items():
+            types.setdefault(name, kinds[type(value)])
+    types = dict(sorted(types.items()))
+    path.mkdir()
+    # A file for each core and more, so that no core waits for the last.
+    for start in range(0, count, CHUNK):
+        pq.write_table(columns_of(made[start : start + CHUNK], start, types), path / f"{start:09}.parquet")
+
+
+def record_batches(path: Path, rows: int) -> Iterator[pa.RecordBatch]:
+    """The first rows of the notifications, without their number, as Spark's workers get them."""
+    left = rows
+    for file in sorted(path.iterdir()):
+        for batch in pq.ParquetFile(file).iter_batches(batch_size=10_000):
+            if left <= 0:
+                return
+            yield batch.slice(0, left).drop_columns([ROW])
+            left -= batch.num_rows
+
+
+def first_files(spark: SparkSession, path: Path, rows: int) -> DataFrame:
+    files = [str(file) for file in sorted(path.iterdir())][: -(-rows // CHUNK)]
+    found = spark.read.parquet(*files)
+    return found if rows % CHUNK == 0 else found.where(F.col(ROW) < rows)
+
+
+# --- timing -------------------------------------------------------------------------------------
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    start = perf_counter()
+    work()
+    return perf_counter() - start
+
+
+def drained(found: DataFrame) -> None:
+    found.write.format("noop").mode("overwrite").save()
+
+
+def driver_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def jvm_bytes(spark: SparkSession) -> int:
+    """The most that the driver's Java has had resident; in local mode that includes the executor."""
+    pid = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def one_process(index: Index, path: Path, rows: int, runs: int) -> dict[str, list[float]]:
+    """Rates of match_batch by itself, and with the lists of ids that Spark gives."""
+    (shard, *more) = index.shard_paths
+    assert not more, "one process holds one matcher"
+    matcher = Matcher.open(shard)
+
+    def numbers() -> None:
+        for batch in record_batches(path, rows):
+            matcher.match_batch(batch)
+
+    def lists() -> None:
+        for batch in record_batches(path, rows):
+            for start in range(0, batch.num_rows, 1_000):
+                matcher.match_batch(batch.slice(start, 1_000)).to_arrow(sorted=True)
+
+    matcher.match_batch(next(record_batches(path, 10))).to_arrow(sorted=True)
+    return {
+        "numbers": [rows / seconds(numbers) for _ in range(runs)],
+        "lists": [rows / seconds(lists) for _ in range(runs)],
+    }
+
+
+def peer_rate(peer: Any, given: DataFrame, rows_max: int) -> tuple[float, int]:
+    """The rate of a formulation in SQL, on as many notifications as take it PEER_SECONDS."""
+    rows = min(rows_max, 250)
+    while True:
+        found = peer.pairs(given.where(F.col(ROW) < rows))
+        took = seconds(partial(drained, found))
+        if took >= PEER_SECONDS or rows == rows_max:
+            return rows / took, rows
+        rows = min(rows_max, rows * max(2, min(16, int(PEER_SECONDS / took))))
+
+
+# --- one cell -----------------------------------------------------------------------------------
+
+
+def compiled(spark: SparkSession, source: Path, index_path: Path, **options: Any) -> tuple[Index, float]:
+    shutil.rmtree(index_path, ignore_errors=True)
+    start = perf_counter()
+    index = compile_subscriptions(spark.read.parquet(str(source)), index_path, **options)
+    return index, perf_counter() - start
+
+
+def cell(spark: SparkSession, workload: str, size: int, place: Path, given: argparse.Namespace) -> dict[str, Any]:
+    source, rows_path = place / f"{workload}-{size}.parquet", place / f"{workload}-notifications"
+    if not source.exists():
+        write_subscriptions(workload, size, source)
+    if not rows_path.exists():
+        write_notifications(workload, given.notifications, rows_path)
+    index, compile_seconds = compiled(spark, source, place / "index")
+    bare_seconds = compiled(spark, source, place / "bare", graph=False)[1] if size <= BARE_SIZE_MAX else None
+    sample = list(record_batches(rows_path, 2_000))
+    matcher = Matcher.open(index.shard_paths[0])
+    matches = sum(len(matcher.match_batch(one).ids) for one in sample) / sum(one.num_rows for one in sample)
+    rows = min(given.notifications, max(CHUNK, int(IDS_MAX / matches) // CHUNK * CHUNK))
+    frame = first_files(spark, rows_path, rows)
+    matched = match(frame, index, [name for name in frame.columns if name != ROW])
+    drained(matched.where(F.col(ROW) < CHUNK))  # workers start and open the index
+    found = {
+        "workload": workload,
+        "size": size,
+        "rows": rows,
+        "matches": matches,
+        "counts": dict(index.counts),
+        "compile_seconds": compile_seconds,
+        "bare_seconds": bare_seconds,
+        "driver_bytes": driver_bytes(),
+        "jvm_bytes": jvm_bytes(spark),
+        "spark": [rows / seconds(lambda: drained(matched)) for _ in range(given.runs)],
+        "counting": [rows / seconds(lambda: drained(match_counts(frame.drop(ROW), index)))],
+        "process": one_process(index, rows_path, min(rows, 200_000), given.runs),
+        "peers": {},
+    }
+    if size <= PEER_SIZE_MAX and not given.no_peers:
+        found["peers"] = peers(spark, workload, size, rows_path, rows, index)
+    return found
+
+
+def peers(
+    spark: SparkSession, workload: str, size: int, rows_path: Path, rows: int, index: Index
+) -> dict[str, dict[str, float]]:
+    triples = subscriptions(workload, size, SEED)
+    wide = first_files(spark, rows_path, rows)
+    matched = match(wide.where(F.col(ROW) < 100), index, [name for name in wide.columns if name != ROW])
+    ((ours,),) = matched.agg(F.sum(F.size("subscriptions"))).collect()
+    frame = (wide if len(wide.columns) <= ATTRIBUTES_AS_COLUMNS_MAX else as_arrays(spark, workload, rows)).cache()
+    sample = frame.where(F.col(ROW) < 100)
+    found = {}
+    for name, make in PEERS.items():
+        try:
+            peer = make(spark, triples)
+        except ValueError as reason:
+            print(f"{workload} {size:,}: {name} does not apply: {reason}", file=sys.stderr)
+            continue
+        theirs = peer.pairs(sample).count()
+        assert theirs == ours, f"{name} finds {theirs}, match {ours}"
+        rate, count = peer_rate(peer, frame, min(rows, ARRAYS_MAX) if VALUES in frame.columns else rows)
+        found[name] = {"rate": rate, "rows": count}
+    spark.catalog.clearCache()
+    return found
+
+
+def as_arrays(spark: SparkSession, workload: str, count: int) -> DataFrame:
+    """Notifications as arrays of (name, number, text)."""
+    made = [
+        [
+            {"name": name, "number": None, "text": value}
+            if isinstance(value, str)
+            else {"name": name, "number": float(value), "text": None}
+            for name, value in row.items()
+        ]
+        for row in notifications(workload, min(count, ARRAYS_MAX), SEED)
+    ]
+    item = pa.struct([("name", pa.string()), ("number", pa.float64()), ("text", pa.string())])
+    table = pa.table({ROW: np.arange(len(made)), VALUES: pa.array(made, pa.list_(item))})
+    return spark.createDataFrame(table)
+
+
+def patterns(spark: SparkSession, count: int, runs: int) -> dict[str, Any]:
+    """A sequence of three by host over `count` notifications, every one of which matches some step."""
+    step = F.col("id") % 3
+    frame = spark.range(0, count, 1, 8).select(
+        F.timestamp_micros(F.col("id") * 1_000).alias("$time"),
+        F.concat(F.lit("h"), F.pmod(F.xxhash64((F.col("id") / 3).cast("bigint")), F.lit(5_000))).alias("host"),
+        F.when(step == 2, "/etc/passwd").alias("file"),
+        F.when(step < 2, "failed-login").alias("alarm"),
+        F.when(step < 2, step + 1).alias("attempts"),
+    )
+    given = {
+        "break-in": "[alarm = 'failed-login', attempts = 1] -> [alarm = 'failed-login', attempts = 2] "
+        "-> [file = '/etc/passwd'] within 5m by host"
+    }
+    found = detect(frame, given)
+    drained(found.limit(1))
+    return {
+        "rows": count,
+        "found": found.count(),
+        "rates": [count / seconds(lambda: drained(found)) for _ in range(runs)],
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--workloads", nargs="+", default=WORKLOADS, choices=WORKLOADS)
+    parser.add_argument("--notifications", type=int, default=NOTIFICATIONS)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--larger", type=int, default=4_000_000, help="compile so many of W2 as well; 0 for none")
+    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--no-write", action="store_true", help="leave the files in results as they are")
+    given = parser.parse_args(arguments)
+    os.environ.setdefault("PYTHONHASHSEED", "0")
+    with tempfile.TemporaryDirectory(prefix="catchment-bench-") as directory:
+        place = Path(directory)
+        spark = spark_session(f"local[{CORES}]", settings={"spark.local.dir": directory})
+        cells: list[dict[str, Any]] = []
+        found = patterns(spark, PATTERN_NOTIFICATIONS, given.runs)
+        print(f"patterns: {spread(found['rates'])}", flush=True)
+        for size in given.sizes:
+            for workload in given.workloads:
+                cells.append(cell(spark, workload, size, place, given))
+                print(match_line(cells[-1]), compile_line(cells[-1]), sep="\n", flush=True)
+                if not given.no_write:  # what is measured is not lost if the rest is not
+                    write_report(arguments, cells, None, found, verdicts(cells, None, found), given.runs)
+        larger = None
+        if given.larger and 1_000_000 in given.sizes and "W2" in given.workloads:
+            source = place / "larger.parquet"
+            write_subscriptions("W2", given.larger, source)
+            index, took = compiled(spark, source, place / "index")
+            larger = {
+                "workload": "W2",
+                "size": given.larger,
+                "compile_seconds": took,
+                "counts": dict(index.counts),
+                "driver_bytes": driver_bytes(),
+                "jvm_bytes": jvm_bytes(spark),
+            }
+            print(compile_line(larger), flush=True)
+        spark.stop()
+    lines = verdicts(cells, larger, found)
+    print("\n".join(lines))
+    if not given.no_write:
+        write_report(arguments, cells, larger, found, lines, given.runs)
+    return 1 if any("Missed" in one for one in lines) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
