@@ -144,13 +144,14 @@ def compile(
     add: Annotated[str | None, Parameter(help="Subscriptions to add to the index.", metavar="FILE")] = None,
     remove: Annotated[str | None, Parameter(help="A column id: what to remove from it.", metavar="FILE")] = None,
     shards: Annotated[int | None, Parameter(help="Into how many parts to split it; unless told, by size.")] = None,
+    graph: Annotated[bool, Parameter(help="Make the content graph, the reduction and the summaries too.")] = True,
     master: MasterFlag = None,
     json: JsonFlag = False,
 ) -> int:
     """Compile subscriptions to an index on Spark, or change one. Bad rows go to a table of rejects."""
     from catchment.cli.compile import run_compile
 
-    return run_compile(subscriptions, output, format, add, remove, shards, master, json)
+    return run_compile(subscriptions, output, format, add, remove, shards, graph, master, json)
 
 
 @app.command

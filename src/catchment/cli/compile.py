@@ -31,6 +31,7 @@ def run_compile(
     add: str | None,
     remove: str | None,
     shards: int | None,
+    graph: bool,
     master: str | None,
     as_json: bool,
 ) -> int:
@@ -43,38 +44,39 @@ def run_compile(
     spark = session(master)
     with Stages(spark, as_json) as stages:
         if subscriptions is not None:
-            index = _compiled(spark, subscriptions, str(formats[0]), output, shards, stages)
+            index = _compiled(spark, subscriptions, str(formats[0]), output, shards, graph, stages)
         else:
-            index = _changed(spark, add, formats[1], remove, formats[2], output, stages)
+            index = _changed(spark, (add, formats[1]), (remove, formats[2]), output, graph, stages)
     return _summary(index, as_json)
 
 
-def _compiled(spark: SparkSession, path: str, format: str, output: str, shards: int | None, stages: Stages) -> Index:
+def _compiled(
+    spark: SparkSession, path: str, format: str, output: str, shards: int | None, graph: bool, stages: Stages
+) -> Index:
     from catchment.pipeline import compile_subscriptions
 
     given = _read(spark, path, format)
     now = datetime.now(UTC)
-    return compile_subscriptions(given.rows, output, now=now, shards=shards, rejects=given.rejects, report=stages)
+    return compile_subscriptions(
+        given.rows, output, now=now, shards=shards, rejects=given.rejects, graph=graph, report=stages
+    )
 
 
-def _changed(
-    spark: SparkSession,
-    add: str | None,
-    add_format: str | None,
-    remove: str | None,
-    remove_format: str | None,
-    output: str,
-    stages: Stages,
-) -> Index:
+# A file and its format; neither where there is nothing to add or remove.
+Given = tuple[str | None, str | None]
+
+
+def _changed(spark: SparkSession, add: Given, remove: Given, output: str, graph: bool, stages: Stages) -> Index:
     from catchment.pipeline import change_subscriptions
 
-    added = None if add is None else _read(spark, add, str(add_format))
+    added = None if add[0] is None else _read(spark, add[0], str(add[1]))
     return change_subscriptions(
         output,
         added=None if added is None else added.rows,
-        removed=None if remove is None else _ids(spark, remove, str(remove_format)),
+        removed=None if remove[0] is None else _ids(spark, remove[0], str(remove[1])),
         now=datetime.now(UTC),
         rejects=None if added is None else added.rejects,
+        graph=graph,
         report=stages,
     )
 
@@ -106,4 +108,7 @@ def _summary(index: Index, as_json: bool) -> int:
     for name, meaning in NOTES.items():
         if count := index.counts[name]:
             print(f"{count:,} {name}: {meaning}")
+    if index.has_graph:
+        counts = index.counts
+        print(f"content graph: {counts['edges']:,} edges, {counts['roots']:,} roots, {counts['depth']:,} deep")
     return 0
