@@ -184,8 +184,11 @@ class SienaCore:
         return actions + [Forward(neighbor, tuple(outgoing[neighbor])) for neighbor in sorted(outgoing)]
 
     def _interested(self, notifications: Sequence[Notification]) -> Sequence[Sequence[str]]:
-        if not self._remote_numbers:
+        """For each notification the groups of the neighbors' matcher that want it."""
+        if not len(self._remote) or not notifications:
             return [()] * len(notifications)
+        if len(notifications) == 1:
+            return [self._remote.match_groups(notifications[0])]
         found: Sequence[Sequence[str]] = self._remote.match_groups(list(notifications))
         return found
 

@@ -203,15 +203,9 @@ class GeneralCore(SienaCore):
         notifications = [one.notification for one in fresh]
         actions = self.sessions.due(notifications, now)
         outgoing: dict[str, list[Routed]] = {}
-        for routed, origins in zip(fresh, self._wanted_by(fresh), strict=True):
+        for routed, origins in zip(fresh, self._interested(notifications), strict=True):
             hops = self._hops_from(routed.origin or self.name)
             for neighbor in sorted({hops[one] for one in origins if one in hops}):
                 if Neighbor(neighbor) in self._costs:
                     outgoing.setdefault(neighbor, []).append(self._onward(routed))
         return actions + [Forward(Neighbor(one), tuple(outgoing[one])) for one in sorted(outgoing)]
-
-    def _wanted_by(self, batch: Sequence[Routed]) -> Sequence[Sequence[str]]:
-        if not len(self._remote) or not batch:
-            return [()] * len(batch)
-        found: Sequence[Sequence[str]] = self._remote.match_groups([one.notification for one in batch])
-        return found

@@ -1,0 +1,173 @@
+"""SIENA's brokers one by one: what they say to neighbors and clients, beside the figures of the text."""
+
+from catchment import Advertisement, Filter, Notification
+from catchment.errors import BadIdError, BadNotificationError, RemoteProtocolError
+from catchment.routing.messages import (
+    Advertise,
+    Advertised,
+    Cancel,
+    Client,
+    ClientDown,
+    Deliver,
+    Forward,
+    Interest,
+    LinkDown,
+    Links,
+    LinkUp,
+    Neighbor,
+    Refuse,
+    Routed,
+    Send,
+    Subscribe,
+    Unadvertise,
+    Wants,
+    WantsChange,
+)
+from catchment.routing.siena.acyclic import AcyclicCore
+from catchment.routing.siena.advertising import AdvertisingCore
+from catchment.routing.siena.general import GeneralCore
+
+TWO, THREE = Neighbor("2"), Neighbor("3")
+ALICE = Client("alice")
+WIDE, NARROW = Filter("x > 0"), Filter("x > 5")
+
+
+def published(core, source, **attributes):
+    notification = Notification(attributes, source="alice", seq=1)
+    return notification, core.on_notifications([Routed(notification)], source, 0)
+
+
+# --- acyclic ------------------------------------------------------------------------------------
+
+
+def connected(core):
+    core.on_message(LinkUp(), TWO, 0)
+    core.on_message(LinkUp(), THREE, 0)
+    return core
+
+
+def test_cancelling_the_wider_by_its_id_brings_the_narrower_back():
+    core = connected(AcyclicCore("1"))
+    core.on_message(Subscribe("alice", "wide", WIDE), ALICE, 0)
+    assert core.on_message(Subscribe("alice", "narrow", NARROW), ALICE, 0) == []
+    change = Interest((WIDE,), (NARROW,))
+    assert core.on_message(Cancel("alice", "wide"), ALICE, 0) == [Send(TWO, change), Send(THREE, change)]
+
+
+def test_a_refused_request_changes_nothing():
+    core = connected(AcyclicCore("1"))
+    (refused,) = core.on_message(Cancel("alice", "none"), ALICE, 0)
+    assert isinstance(refused, Refuse)
+    assert refused.source == ALICE
+    assert isinstance(refused.error, BadIdError)
+    assert len(core.interest) == 0
+
+
+def test_a_neighbor_that_comes_up_is_told_the_roots():
+    core = AcyclicCore("1")
+    for id, filter in (("w", WIDE), ("n", NARROW), ("y", Filter("y any"))):
+        core.on_message(Subscribe("alice", id, filter), ALICE, 0)
+    assert core.on_message(LinkUp(), TWO, 0) == [Send(TWO, Interest((), (WIDE, Filter("y any"))))]
+
+
+def test_what_a_neighbor_wanted_goes_with_it():
+    core = connected(AcyclicCore("1"))
+    core.on_message(Interest(announced=(WIDE,)), TWO, 0)
+    assert core.on_message(LinkDown(), TWO, 0) == [Send(THREE, Interest((WIDE,)))]
+    assert published(core, THREE, x=1)[1] == []
+
+
+def test_a_notification_goes_to_who_wants_it_and_not_back():
+    core = connected(AcyclicCore("1"))
+    core.on_message(Interest(announced=(WIDE,)), TWO, 0)
+    core.on_message(Interest(announced=(NARROW,)), THREE, 0)
+    core.on_message(Subscribe("bob", "1", WIDE), Client("bob"), 0)
+    notification, actions = published(core, TWO, x=7)
+    assert actions == [
+        Deliver(Client("bob"), "bob", notification, ("1",)),
+        Forward(THREE, (Routed(notification, "1", 1),)),
+    ]
+
+
+def test_an_empty_filter_is_told_to_nobody():
+    core = connected(AcyclicCore("1"))
+    assert core.on_message(Subscribe("alice", "1", Filter("x > 5 and x < 3")), ALICE, 0) == []
+
+
+def test_a_message_of_another_system_is_refused():
+    core = connected(AcyclicCore("1"))
+    (refused,) = core.on_message(Links("9", 1, ()), TWO, 0)
+    assert isinstance(refused, Refuse)
+    assert isinstance(refused.error, RemoteProtocolError)
+    assert "Links" in str(refused.error)
+
+
+# --- advertisements -----------------------------------------------------------------------------
+
+
+def test_interest_goes_only_where_something_may_come_from():
+    core = connected(AdvertisingCore("1"))
+    assert core.on_message(Subscribe("alice", "1", NARROW), ALICE, 0) == []
+    offer = Advertisement("x > 3")
+    assert core.on_message(Advertised(announced=(offer,)), TWO, 0) == [
+        Send(THREE, Advertised((), (offer,))),
+        Send(TWO, Interest((), (NARROW,))),
+    ]
+    assert core.on_message(Advertised(announced=(Advertisement("x < 2"),)), THREE, 0) == [
+        Send(TWO, Advertised((), (Advertisement("x < 2"),)))
+    ]
+    assert core.on_message(Advertised(withdrawn=(offer,)), TWO, 0) == [
+        Send(THREE, Advertised((offer,))),
+        Send(TWO, Interest((NARROW,))),
+    ]
+
+
+def test_what_was_not_advertised_is_refused():
+    core = connected(AdvertisingCore("1"))
+    core.on_message(Interest(announced=(WIDE,)), TWO, 0)
+    _, (refused,) = published(core, ALICE, x=7)
+    assert isinstance(refused, Refuse)
+    assert isinstance(refused.error, BadNotificationError)
+    assert "advertise" in str(refused.error)
+    core.on_message(Advertise("alice", Advertisement("x any")), ALICE, 0)
+    notification, actions = published(core, ALICE, x=7)
+    assert actions == [Forward(TWO, (Routed(notification, "1", 1),))]
+    core.on_message(Unadvertise("alice", Advertisement("x any")), ALICE, 0)
+    assert isinstance(published(core, ALICE, x=8)[1][0], Refuse)
+
+
+def test_offers_of_a_client_go_with_it():
+    core = connected(AdvertisingCore("1"))
+    core.on_message(Advertise("alice", Advertisement("x any")), ALICE, 0)
+    sent = core.on_message(ClientDown(), ALICE, 0)
+    assert sent == [Send(one, Advertised((Advertisement("x any"),))) for one in (TWO, THREE)]
+
+
+# --- general ------------------------------------------------------------------------------------
+
+
+def test_records_are_flooded_once():
+    core = connected(GeneralCore("1"))
+    record = Links("9", 5, (("2", 1),))
+    assert core.on_message(record, TWO, 0) == [Send(THREE, record)]
+    assert core.on_message(record, THREE, 0) == []
+    assert core.on_message(Links("9", 4, ()), THREE, 0) == []
+
+
+def test_a_change_that_does_not_follow_is_refused():
+    core = connected(GeneralCore("1"))
+    core.on_message(Wants("9", 5, (WIDE,)), TWO, 0)
+    follows = WantsChange("9", 8, 5, (WIDE,), (NARROW,))
+    assert core.on_message(follows, TWO, 0) == [Send(THREE, follows)]
+    assert core.wants_of("9") == (NARROW,)
+    (refused,) = core.on_message(WantsChange("9", 12, 10, (), (WIDE,)), TWO, 0)
+    assert isinstance(refused, Refuse)
+    assert core.wants_of("9") == (NARROW,)
+
+
+def test_what_others_know_from_before_a_crash_is_outbid():
+    core = connected(GeneralCore("1"))
+    sent = core.on_message(Wants("1", 50, (WIDE,)), TWO, 10)
+    assert sent == [Send(one, Wants("1", 51, ())) for one in (TWO, THREE)]
+    links = core.on_message(Links("1", 70, ()), TWO, 10)
+    assert links == [Send(one, Links("1", 71, (("2", 1), ("3", 1)))) for one in (TWO, THREE)]
