@@ -19,3 +19,17 @@ def spark():
     session = spark_session("local[2]", name="tests", settings=SETTINGS)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def run(spark, capsys):
+    """Runs a command line in this process and its session: exit code, output, complaints."""
+    from catchment.cli import main
+
+    def runs(*arguments):
+        code = main([str(one) for one in arguments])
+        found = capsys.readouterr()
+        assert "a bug in catchment" not in found.err
+        return code, found.out, found.err
+
+    return runs

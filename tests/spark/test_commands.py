@@ -40,17 +40,6 @@ def write_index(path, texts, shards=1):
     return indexes.publish(draft, tuple(map(draft.shard, range(shards))), {"live": len(texts)})
 
 
-@pytest.fixture
-def run(spark, capsys):
-    def runs(*arguments):
-        code = main([str(one) for one in arguments])
-        found = capsys.readouterr()
-        assert "a bug in catchment" not in found.err
-        return code, found.out, found.err
-
-    return runs
-
-
 # --- an index in parts --------------------------------------------------------------------------
 
 

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from catchment.cli import main
 from catchment.errors import InputError
 from catchment.matching import Matcher
 from catchment.model.filter import Filter
@@ -197,17 +196,6 @@ def test_a_job_keeps_the_version_it_began_with(spark, tmp_path):
 
 
 # --- the command line ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def run(spark, capsys):
-    def runs(*arguments):
-        code = main([str(one) for one in arguments])
-        found = capsys.readouterr()
-        assert "a bug in catchment" not in found.err
-        return code, found.out, found.err
-
-    return runs
 
 
 def test_command_line(spark, tmp_path, run):

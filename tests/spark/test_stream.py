@@ -15,7 +15,6 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from catchment.cli import main
 from catchment.errors import BadIndexError, InputError, UnavailableError
 from catchment.matching import Matcher
 from catchment.model.notification import Notification
@@ -274,17 +273,6 @@ def test_plain_readers_see_whole_batches(place):
 
 
 # --- the command line ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def run(spark, capsys):
-    def runs(*arguments):
-        code = main([str(one) for one in arguments])
-        found = capsys.readouterr()
-        assert "a bug in catchment" not in found.err
-        return code, found.out, found.err
-
-    return runs
 
 
 def test_command_line(place, run):
