@@ -29,7 +29,7 @@ class Killer:
 
     def __init__(self, monkeypatch, at):
         self.at, self.count = at, 0
-        for name in ("_write", "_rename", "_settle"):
+        for name in ("write_durably", "_rename", "_settle"):
             monkeypatch.setattr(batches, name, self.wrapped(getattr(batches, name)))
         monkeypatch.setattr(batches.shutil, "rmtree", self.wrapped(batches.shutil.rmtree))
 

@@ -34,6 +34,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from catchment.errors import InputError, UnavailableError, shown
+from catchment.pipeline.places import write_durably
 
 MATCHED, LATE, REJECTS = "matched", "late", "rejects"
 # In the order they are published: whoever sees the rows of a batch finds what was set apart from them too.
@@ -161,7 +162,7 @@ class Output:
 
     def commit(self, record: Batch, staged: Path) -> None:
         """From here on the batch is what was staged; then readers see it."""
-        _write(staged / _RECORD, record.text())
+        write_durably(staged / _RECORD, record.text())
         committed = self.root / _COMMITTED / str(record.batch)
         _rename(staged, committed)
         self._publish(committed)
@@ -182,17 +183,10 @@ class Output:
 # --- files --------------------------------------------------------------------------------------
 
 
-def _write(path: Path, text: str) -> None:
-    with path.open("w", encoding="utf-8") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
-
-
 def _replace(path: Path, text: str) -> None:
     """Whole or not at all."""
     fresh = path.with_name(f".{path.name}.{uuid4().hex[:8]}")
-    _write(fresh, text)
+    write_durably(fresh, text)
     fresh.replace(path)
     _settle(path.parent)
 

@@ -26,7 +26,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from catchment.errors import BadIndexError, InputError, shown
-from catchment.pipeline.places import reading
+from catchment.pipeline.places import reading, write_durably
 
 CURRENT: Final = "CURRENT"
 VERSIONS: Final = "versions"
@@ -180,14 +180,14 @@ def publish(draft: Draft, shards: tuple[str, ...], counts: Mapping[str, int]) ->
         "shards": shards,
         "counts": dict(counts),
     }
-    _write(draft.directory / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
+    write_durably(draft.directory / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
     target = draft.root / VERSIONS / str(draft.version)
     try:
         draft.directory.rename(target)
     except OSError as problem:
         raise BadIndexError(f"{target} was written by somebody else meanwhile: compile again ({problem})") from None
     fresh = draft.root / f".{CURRENT}.{os.getpid()}.new"
-    _write(fresh, f"{draft.version}\n")
+    write_durably(fresh, f"{draft.version}\n")
     fresh.replace(draft.root / CURRENT)
     return open_index(draft.root, draft.version)
 
@@ -223,10 +223,3 @@ def _prune_version(old: Path, kept: set[str], root: Path) -> None:
                 shutil.rmtree(shard)
     if not any((old / "shards").iterdir()):
         shutil.rmtree(old)
-
-
-def _write(path: Path, text: str) -> None:
-    with path.open("w", encoding="utf-8") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())

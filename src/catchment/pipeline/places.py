@@ -27,3 +27,11 @@ def quoted(path: str) -> str:
 
 def reading(path: str | os.PathLike[str]) -> str:
     return quoted(address(path))
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Writes a small file, and returns when it is on disk."""
+    with path.open("w", encoding="utf-8") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())

@@ -10,9 +10,9 @@ from catchment.model.notification import Notification
 class Newest:
     """Remembers so many publishers; the longest silent are forgotten first."""
 
-    def __init__(self, publishers_max: int, last: Mapping[str, int] | None = None) -> None:
+    def __init__(self, publishers_max: int) -> None:
         self._publishers_max = publishers_max
-        self._last = dict(last or {})
+        self._last: dict[str, int] = {}
 
     def is_new(self, notification: Notification) -> bool:
         """Whether it is newer than all that its publisher has sent; remembers it. Without source or number it is."""

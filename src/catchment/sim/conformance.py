@@ -164,6 +164,11 @@ class Core:
     # Publications that were not advertised are refused.
     needs_advertisements: bool = False
 
+    @property
+    def needs_tree(self) -> bool:
+        """Whether it is for networks without cycles alone."""
+        return set(self.networks) <= set(TREES)
+
 
 def _acyclic(topology: Topology) -> MakeCore:
     return AcyclicCore

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, assert_never
 
@@ -29,7 +29,6 @@ from catchment.sim.conformance import (
     Run,
     Script,
     Settles,
-    Step,
     Subscribes,
     Suspends,
     Unadvertises,
@@ -171,10 +170,3 @@ def shrunk(script: Script, fails: Callable[[Script], bool]) -> Script:
         if not smaller or size > 1:
             size //= 2
     return script
-
-
-def violations(runs: Sequence[Run]) -> list[Outcome]:
-    return [one for one in map(outcome_of, runs) if one.violation is not None]
-
-
-__all__ = ["Outcome", "Step", "outcome_of", "shrunk", "violations"]

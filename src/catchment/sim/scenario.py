@@ -123,8 +123,7 @@ class Scenario:
     def topology(self, directory: Path | None = None) -> Topology:
         """The network; without its redundant links where the core is for networks without cycles."""
         found = network_named(self.network, self.seed, directory or Path())
-        needs_tree = "ring" not in CORES[self.core].networks
-        return found.spanning_tree() if needs_tree and not found.is_acyclic else found
+        return found.spanning_tree() if CORES[self.core].needs_tree else found
 
 
 # --- networks -----------------------------------------------------------------------------------
