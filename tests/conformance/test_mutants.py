@@ -98,15 +98,12 @@ def one_copy_for_each_subscription(patch: pytest.MonkeyPatch) -> None:
 
 
 def only_the_first_subscription_is_named(patch: pytest.MonkeyPatch) -> None:
-    from catchment.routing import sessions
+    found = Sessions._interested
 
-    made = sessions._delivery
+    def naming_one(self: Sessions, numbers: Any) -> Any:
+        return tuple((session, ids[:1], steps) for session, ids, steps in found(self, numbers))
 
-    def naming_one(session: Any, due: Any) -> Any:
-        due.subscriptions = due.subscriptions[:1]
-        return made(session, due)
-
-    patch.setattr(sessions, "_delivery", naming_one)
+    patch.setattr(Sessions, "_interested", naming_one)
 
 
 def resumed_in_reverse(patch: pytest.MonkeyPatch) -> None:

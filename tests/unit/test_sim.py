@@ -7,13 +7,13 @@ import pytest
 
 from catchment import Filter
 from catchment.errors import InputError, LimitError
-from catchment.routing.messages import Send, SetTimer, TimerFired
+from catchment.routing.messages import Neighbor, Send, SetTimer, TimerFired
 from catchment.routing.siena.acyclic import AcyclicCore
 from catchment.routing.siena.general import GeneralCore
 from catchment.routing.siena.paths import agreed, next_hops, tree
 from catchment.sim import topology as networks
 from catchment.sim.kernel import Kernel
-from catchment.sim.network import LinkState, Quality, arrivals
+from catchment.sim.network import Direction, LinkState, Quality, arrivals
 from catchment.sim.notations import propagation_scenario, read_scenario, siena_scenario
 from catchment.sim.play import play
 from catchment.sim.scenario import Drawn, network_named
@@ -24,9 +24,9 @@ from catchment.sim.simulation import Simulation
 
 def test_occurrences_of_one_time_happen_in_the_order_they_were_scheduled():
     seen: list[str] = []
-    kernel: Kernel[str] = Kernel(seen.append)
+    kernel = Kernel()
     for at, what in ((5, "c"), (1, "a"), (5, "d"), (1, "b")):
-        kernel.schedule(at, what)
+        kernel.schedule(at, seen.append, what)
     kernel.run(4)
     assert (seen, kernel.now) == (["a", "b"], 4)
     kernel.run()
@@ -34,8 +34,12 @@ def test_occurrences_of_one_time_happen_in_the_order_they_were_scheduled():
 
 
 def test_a_run_that_would_not_end_is_ended():
-    kernel: Kernel[int] = Kernel(lambda one: kernel.schedule(kernel.now + 1, one), occurrences_max=100)
-    kernel.schedule(0, 1)
+    kernel = Kernel(occurrences_max=100)
+
+    def again() -> None:
+        kernel.schedule(kernel.now + 1, again)
+
+    again()
     with pytest.raises(LimitError, match="OCCURRENCES_MAX is 100"):
         kernel.run()
 
@@ -60,11 +64,11 @@ def test_a_timer_set_again_fires_once_and_not_after_a_crash():
 
 
 def test_a_stream_keeps_order_and_loses_nothing():
-    rng, link = random.Random(1), LinkState("a", "b", 2)
+    rng, link = random.Random(1), Direction(LinkState("a", "b", 2), Neighbor("a"), "b")
     quality = Quality(delay_us=10, jitter_us=50, loss_share=0.4, duplicate_share=0.2)
     times, sent = [], 0
     for now in range(0, 1000, 5):
-        (arrival,), count = arrivals(quality, link, "a", now, rng)
+        (arrival,), count = arrivals(quality, link, now, rng)
         times.append(arrival)
         sent += count
     assert times == sorted(times)
@@ -72,9 +76,9 @@ def test_a_stream_keeps_order_and_loses_nothing():
 
 
 def test_datagrams_are_lost_doubled_and_reordered():
-    rng, link = random.Random(1), LinkState("a", "b", 1)
+    rng, link = random.Random(1), Direction(LinkState("a", "b", 1), Neighbor("a"), "b")
     quality = Quality(loss_share=0.3, duplicate_share=0.3, reorder_share=0.3, transport="datagram")
-    found = [arrivals(quality, link, "a", now, rng)[0] for now in range(300)]
+    found = [arrivals(quality, link, now, rng)[0] for now in range(300)]
     assert {len(one) for one in found} == {0, 1, 2}
     firsts = [one[0] for one in found if one]
     assert firsts != sorted(firsts)

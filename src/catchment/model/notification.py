@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
+from msgspec.msgpack import Encoder
+
 from catchment.errors import BadNotificationError, CatchmentError, LimitError, ParseError, shown
 from catchment.model.values import Json, Type, Value, checked, checked_name, type_of, value_from_json, value_to_json
 
@@ -26,12 +28,13 @@ NOTIFICATION_JSON_CHARACTERS_MAX: Final = 8 * 1_048_576
 
 ENVELOPE_TYPES: Final = {"$id": Type.STRING, "$source": Type.STRING, "$time": Type.TIME, "$seq": Type.INT}
 _PAYLOAD: Final = "$payload"
+_encode: Final = Encoder().encode
 
 
 class Notification(Mapping[str, Value]):
     """`Notification({"symbol": "DIS", "price": 101.25}, time=datetime.now(UTC))`; a Mapping of its attributes."""
 
-    __slots__ = ("_attributes", "_envelope", "_hash", "payload")
+    __slots__ = ("_attributes", "_content", "_envelope", "_hash", "payload")
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class Notification(Mapping[str, Value]):
         self._envelope = {name: _checked_field(name, value) for name, value in given.items() if value is not None}
         self.payload = _checked_payload(payload)
         self._hash: int | None = None
+        self._content: bytes | None = None
 
     # --- attributes ---
 
@@ -64,6 +68,13 @@ class Notification(Mapping[str, Value]):
     def matched(self) -> Mapping[str, Value]:
         """Attributes and envelope together: what filters see."""
         return {**self._attributes, **self._envelope} if self._envelope else self._attributes
+
+    @property
+    def content(self) -> bytes:
+        """The attributes as MessagePack, made once: where it is equal, the same filters match, the envelope aside."""
+        if self._content is None:
+            self._content = _encode(self._attributes)
+        return self._content
 
     # --- envelope ---
 

@@ -1,7 +1,8 @@
 """Everything that brokers and clients say, and everything that a host tells a core.
 
 Frozen values: a message may be kept, compared, sent to several interfaces, and encoded as it is. A core answers with
-actions (`core.py`); it never sends by itself.
+actions (`core.py`); it never sends by itself. What goes with every notification is left to reference counting alone
+(`gc=False`): it cannot be part of a cycle.
 
 Who says what:
 
@@ -34,7 +35,7 @@ SECOND: Final = 1_000_000
 # --- interfaces: where messages come from and go to ---------------------------------------------
 
 
-class Neighbor(Struct, frozen=True, order=True):
+class Neighbor(Struct, frozen=True, order=True, gc=False):
     """An adjacent broker."""
 
     name: str
@@ -43,7 +44,7 @@ class Neighbor(Struct, frozen=True, order=True):
         return self.name
 
 
-class Client(Struct, frozen=True, order=True):
+class Client(Struct, frozen=True, order=True, gc=False):
     """A local connection of a client: SIENA's handler."""
 
     name: str
@@ -214,7 +215,7 @@ Message = (
 # --- notifications on their way -----------------------------------------------------------------
 
 
-class Routed(Struct, frozen=True):
+class Routed(Struct, frozen=True, gc=False):
     """A notification between brokers, with what the routing system writes on it: `origin` is the broker it was
     published at, `hops` how many links it has come."""
 
@@ -231,14 +232,14 @@ class Send(Struct, frozen=True):
     message: Message
 
 
-class Forward(Struct, frozen=True):
+class Forward(Struct, frozen=True, gc=False):
     """Notifications to a neighbor, in order."""
 
     interface: Neighbor
     batch: tuple[Routed, ...]
 
 
-class Deliver(Struct, frozen=True):
+class Deliver(Struct, frozen=True, gc=False):
     """A notification to a client, with the identity's subscriptions that it matches, sorted."""
 
     client: Client
@@ -247,7 +248,7 @@ class Deliver(Struct, frozen=True):
     subscriptions: tuple[str, ...]
 
 
-class DeliverSequence(Struct, frozen=True):
+class DeliverSequence(Struct, frozen=True, gc=False):
     """A sequence that completes a pattern."""
 
     client: Client

@@ -19,12 +19,15 @@ class Newest:
         source, seq = notification.source, notification.seq
         if source is None or seq is None:
             return True
-        last = self._last.pop(source, None)
-        is_new = last is None or seq > last
-        self._last[source] = seq if is_new or last is None else last
-        if len(self._last) > self._publishers_max:
-            del self._last[next(iter(self._last))]
-        return is_new
+        known = self._last
+        last = known.pop(source, None)
+        if last is not None and seq <= last:
+            known[source] = last
+            return False
+        known[source] = seq
+        if len(known) > self._publishers_max:
+            del known[next(iter(known))]
+        return True
 
     def merge(self, others: Mapping[str, int]) -> None:
         for source, seq in others.items():

@@ -24,7 +24,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from catchment.errors import BadIdError, LimitError, shown
-from catchment.matching import Matcher
 from catchment.matching.ids import Id
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Advertisement, Filter, Pattern
@@ -49,6 +48,7 @@ from catchment.routing.messages import (
     Wanted,
 )
 from catchment.routing.newest import Newest
+from catchment.routing.recall import RecallingMatcher
 
 # What waits for one suspended identity: some minutes of a busy stream, some megabytes.
 SUSPENDED_MAX: Final = 10_000
@@ -86,12 +86,17 @@ class Session:
     missed: int = 0
 
 
+# The steps of patterns that match, by the id of the subscription; a session with its subscriptions that match.
+_Steps = tuple[tuple[str, tuple[int, ...]], ...]
+_Interested = tuple[Session, tuple[str, ...], _Steps]
+
+
 class Sessions:
     """The identities at a broker; each request gives the identities whose wants or advertisements it changed."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}
-        self._matcher = Matcher()
+        self._matcher = RecallingMatcher(self._interested)
         self._owners: dict[Id, tuple[Session, str, int | None]] = {}
         self._next_number = 0
 
@@ -131,6 +136,10 @@ class Sessions:
         session = self._sessions.get(identity)
         wants = [] if session is None else [filters_for(one) for one in session.subscriptions.values()]
         return list(dict.fromkeys(filter for some in wants for filter in some))
+
+    def subscriptions_of(self, identity: str) -> dict[str, Wanted]:
+        session = self._sessions.get(identity)
+        return {} if session is None else dict(session.subscriptions)
 
     def advertisements_of(self, identity: str) -> list[Advertisement]:
         session = self._sessions.get(identity)
@@ -190,48 +199,57 @@ class Sessions:
 
     # --- what they are due ---
 
-    def due(self, batch: Sequence[Notification], now: Time) -> list[Action]:
-        """Deliveries of a batch, in its order."""
+    def due(self, batch: Sequence[Notification], now: Time, only: str | None = None) -> list[Action]:
+        """Deliveries of a batch, in its order; those to one identity, if it is for that one."""
         if not self._owners:
             return []
         actions: list[Action] = []
-        found = [self._matcher.match(batch[0])] if len(batch) == 1 else self._matcher.match_batch(batch)
-        for notification, numbers in zip(batch, found, strict=True):
-            if numbers:
-                actions += self._due_to_each(notification, numbers, now)
+        for notification, interested in zip(batch, self._matcher.found(batch), strict=True):
+            for session, ids, steps in interested:
+                if (only is None or session.identity == only) and session.newest.is_new(notification):
+                    if ids and session.waiting is None:
+                        actions.append(Deliver(session.client, session.identity, notification, ids))
+                    elif ids:
+                        self._give(session, _Due((notification,), ids, False), actions)
+                    if steps and notification.time is not None:
+                        self._watch(session, steps, notification, now, actions)
         return actions
 
-    def _due_to_each(self, notification: Notification, numbers: Sequence[Id], now: Time) -> list[Action]:
+    def _interested(self, numbers: Sequence[Id]) -> tuple[_Interested, ...]:
+        """By identity, whose subscriptions match and whose monitors are to see it."""
         plain: dict[str, list[str]] = {}
-        steps: dict[tuple[str, str], list[int]] = {}
+        steps: dict[str, dict[str, list[int]]] = {}
         for number in numbers:
             session, id, step = self._owners[number]
             if step is None:
                 plain.setdefault(session.identity, []).append(id)
             else:
-                steps.setdefault((session.identity, id), []).append(step)
-        matched_by = {*plain, *(identity for identity, _ in steps)}
-        fresh = {one for one in matched_by if self._sessions[one].newest.is_new(notification)}
-        actions: list[Action] = []
-        for identity in sorted(fresh & plain.keys()):
-            actions += self._given(identity, _Due((notification,), tuple(sorted(plain[identity])), False))
-        for (identity, id), matched in sorted(steps.items()):
-            if identity in fresh and notification.time is not None:
-                monitor = self._sessions[identity].monitors[id]
-                for sequence in monitor.on_notification(notification, _instant(now), matched):
-                    notifications = tuple(one.notification for one in sequence)
-                    actions += self._given(identity, _Due(notifications, (id,), True))
-        return actions
+                steps.setdefault(session.identity, {}).setdefault(id, []).append(step)
+        return tuple(
+            (
+                self._sessions[one],
+                tuple(sorted(plain.get(one, ()))),
+                tuple((id, tuple(matched)) for id, matched in sorted(steps.get(one, {}).items())),
+            )
+            for one in sorted({*plain, *steps})
+        )
 
-    def _given(self, identity: str, due: _Due) -> list[Action]:
-        session = self._sessions[identity]
+    def _watch(
+        self, session: Session, steps: _Steps, notification: Notification, now: Time, actions: list[Action]
+    ) -> None:
+        for id, matched in steps:
+            for sequence in session.monitors[id].on_notification(notification, _instant(now), matched):
+                notifications = tuple(one.notification for one in sequence)
+                self._give(session, _Due(notifications, (id,), True), actions)
+
+    def _give(self, session: Session, due: _Due, actions: list[Action]) -> None:
         if session.waiting is None:
-            return [_delivery(session, due)]
+            actions.append(_delivery(session, due))
+            return
         session.waiting.append(due)
         if len(session.waiting) > SUSPENDED_MAX:
             session.waiting.popleft()
             session.missed += 1
-        return []
 
     def _resumed(self, session: Session) -> list[Action]:
         waiting, missed = session.waiting or (), session.missed

@@ -14,13 +14,12 @@ A link is usable while neither it is cut nor one of its brokers is down. Each ti
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from catchment.errors import InputError
-from catchment.model.notification import Notification
-from catchment.routing.messages import Message, Routed, Time
+from catchment.routing.messages import Message, Neighbor, Routed, Time
 
 Payload = Message | tuple[Routed, ...]
 Transport = Literal["stream", "datagram"]
@@ -28,8 +27,8 @@ Transport = Literal["stream", "datagram"]
 MILLISECOND: Final = 1_000
 # Resending gives up to chance at some time: past so many losses in a row the next try arrives.
 RESENDS_MAX: Final = 16
-# A frame's length and kind; a value's type and length.
-_FRAME_BYTES, _VALUE_BYTES = 6, 2
+# A frame's length and kind; a value's type and length; a notification's publisher, number and time.
+_FRAME_BYTES, _VALUE_BYTES, _ENVELOPE_BYTES = 6, 2, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +41,19 @@ class Quality:
     duplicate_share: float = 0.0
     reorder_share: float = 0.0
     transport: Transport = "stream"
+    # A delay and nothing else: asked for everything that is sent.
+    is_flawless: bool = field(init=False)
 
     def __post_init__(self) -> None:
         shares = (self.loss_share, self.duplicate_share, self.reorder_share)
+        object.__setattr__(self, "is_flawless", not self.jitter_us and not any(shares))
         if not all(0 <= one < 1 for one in shares) or self.delay_us < 1 or self.jitter_us < 0:
             raise InputError(
                 "a link's shares are from 0 to less than 1, its delay at least 1 µs, its jitter not negative"
             )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class LinkState:
     """One link of a running simulation."""
 
@@ -61,49 +63,71 @@ class LinkState:
     is_cut: bool = False
     is_usable: bool = False
     incarnation: int = 0
-    # For each direction, by sender, when the last thing sent so far arrives.
-    last_arrival: dict[str, Time] = field(default_factory=dict)
 
     def end(self, broker: str) -> str:
         return self.other if broker == self.one else self.one
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
+class Carried:
+    """What went one way over a link, of one kind."""
+
+    messages: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Direction:
+    """One way over a link: when the last thing sent so far arrives, and what was carried, by kind."""
+
+    link: LinkState
+    sender: Neighbor
+    receiver: str
+    last_arrival: Time = 0
+    carried: dict[str, Carried] = field(default_factory=dict)
+
+    def count(self, payload: Payload, times: int) -> None:
+        kind = "notifications" if type(payload) is tuple else type(payload).__name__
+        carried = self.carried.get(kind)
+        if carried is None:
+            carried = self.carried[kind] = Carried()
+        carried.messages += times
+        carried.bytes += times * size_of(payload)
+
+
 class Traffic:
     """What the links carried, by sender, receiver and kind of message."""
 
-    messages: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    bytes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    # Over all links, messages times the cost of their link: the measure of the SIENA text.
-    cost: Counter[str] = field(default_factory=Counter)
+    def __init__(self, directions: Iterable[Direction]) -> None:
+        self._directions = tuple(directions)
 
-    def count(self, sender: str, receiver: str, kind: str, size: int, cost: int) -> None:
-        key = (sender, receiver, kind)
-        self.messages[key] += 1
-        self.bytes[key] += size
-        self.cost[kind] += cost
+    def __iter__(self) -> Iterator[tuple[Direction, str, Carried]]:
+        for one in self._directions:
+            for kind, carried in sorted(one.carried.items()):
+                yield one, kind, carried
 
     def total(self, *kinds: str) -> int:
         """Messages of some kinds, or of all."""
-        return sum(count for (_, _, kind), count in self.messages.items() if not kinds or kind in kinds)
+        return sum(carried.messages for _, kind, carried in self if not kinds or kind in kinds)
 
 
-def arrivals(quality: Quality, link: LinkState, sender: str, now: Time, rng: random.Random) -> tuple[list[Time], int]:
+def arrivals(quality: Quality, direction: Direction, now: Time, rng: random.Random) -> tuple[Sequence[Time], int]:
     """When something sent now arrives (not at all, once or several times), and how often it was put on the link."""
-    delay = quality.delay_us * link.cost
-    if quality.jitter_us:
-        delay += rng.randrange(quality.jitter_us + 1)
-    if quality.transport == "datagram":
-        return _datagram_arrivals(quality, now + delay, delay, rng)
-    sent = 1
-    while quality.loss_share and sent < RESENDS_MAX and rng.random() < quality.loss_share:
-        sent += 1
-    if quality.duplicate_share and rng.random() < quality.duplicate_share:
-        sent += 1  # the receiver knows it already
-    arrival = now + delay + (sent - 1) * 2 * delay if quality.loss_share else now + delay
-    arrival = max(arrival, link.last_arrival.get(sender, 0))
-    link.last_arrival[sender] = arrival
-    return [arrival], sent
+    delay, sent = quality.delay_us * direction.link.cost, 1
+    arrival = now + delay
+    if not quality.is_flawless:
+        if quality.jitter_us:
+            delay += rng.randrange(quality.jitter_us + 1)
+        if quality.transport == "datagram":
+            return _datagram_arrivals(quality, now + delay, delay, rng)
+        while quality.loss_share and sent < RESENDS_MAX and rng.random() < quality.loss_share:
+            sent += 1
+        arrival = now + delay + (sent - 1) * 2 * delay
+        if quality.duplicate_share and rng.random() < quality.duplicate_share:
+            sent += 1  # the receiver knows it already
+    arrival = max(arrival, direction.last_arrival)
+    direction.last_arrival = arrival
+    return (arrival,), sent
 
 
 def _datagram_arrivals(quality: Quality, arrival: Time, delay: Time, rng: random.Random) -> tuple[list[Time], int]:
@@ -117,25 +141,17 @@ def _datagram_arrivals(quality: Quality, arrival: Time, delay: Time, rng: random
     return found, len(found)
 
 
-def kind_of(payload: Payload) -> str:
-    return "notifications" if isinstance(payload, tuple) else type(payload).__name__
-
-
 def size_of(payload: Payload) -> int:
     """About as many bytes as the wire takes."""
     if isinstance(payload, tuple):
-        return _FRAME_BYTES + sum(_notification_bytes(one.notification) for one in payload)
+        size = _FRAME_BYTES
+        for routed in payload:
+            one = routed.notification
+            size += _ENVELOPE_BYTES + len(one.content) + len(one.payload)
+        return size
     size = _FRAME_BYTES
     for name in payload.__struct_fields__:
         value = getattr(payload, name)
         parts = value if isinstance(value, tuple) else (value,)
         size += sum(_VALUE_BYTES + len(str(part).encode()) for part in parts)
     return size
-
-
-def _notification_bytes(notification: Notification) -> int:
-    values = notification.matched
-    return len(notification.payload) + sum(
-        2 * _VALUE_BYTES + len(name) + (len(value.encode()) if isinstance(value, str) else 8)
-        for name, value in values.items()
-    )

@@ -179,20 +179,23 @@ class _Player:
         self.table_filters_most = max(sizes)
 
     def measured(self) -> Measures:
-        simulation, traffic = self.simulation, self.simulation.traffic
+        simulation = self.simulation
         found = Measures(
             simulated_s=simulation.now / SECOND,
             published=len(self.published_at),
             delivered=self.delivered_count,
             refused=sum(len(one.refused) for one in simulation.clients.values()),
-            cost=dict(sorted(traffic.cost.items())),
             core_messages=simulation.core_messages,
         )
-        for (sender, receiver, kind), count in sorted(traffic.messages.items()):
-            found.messages[kind] = found.messages.get(kind, 0) + count
-            found.bytes[kind] = found.bytes.get(kind, 0) + traffic.bytes[sender, receiver, kind]
-            pair = (min(sender, receiver), max(sender, receiver))
-            found.links[pair] = found.links.get(pair, 0) + count
+        for way, kind, carried in simulation.traffic:
+            link = (way.link.one, way.link.other)
+            for measure, amount in (
+                (found.messages, carried.messages),
+                (found.bytes, carried.bytes),
+                (found.cost, carried.messages * way.link.cost),
+            ):
+                measure[kind] = measure.get(kind, 0) + amount
+            found.links[link] = found.links.get(link, 0) + carried.messages
         if self.latencies:
             ordered = sorted(self.latencies)
             found.latency_ms_mean = fmean(ordered)

@@ -52,11 +52,10 @@ from catchment.routing.messages import (
 )
 from catchment.routing.sessions import cancels
 from catchment.sim.kernel import OCCURRENCES_MAX, Kernel
-from catchment.sim.network import LinkState, Payload, Quality, Traffic, arrivals, kind_of, size_of
+from catchment.sim.network import Direction, LinkState, Payload, Quality, Traffic, arrivals
 from catchment.sim.topology import Topology
 
 MakeCore = Callable[[str], RoutingCore]
-Occurrence = tuple[Callable[..., None], tuple[object, ...]]
 
 # Publication times are instants: runs begin at this one.
 _BEGINNING: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -106,20 +105,22 @@ class Simulation:
     ) -> None:
         self.topology = topology
         self.quality = quality or Quality()
-        self.traffic = Traffic()
         self.clients: dict[str, SimClient] = {}
         self.cores: dict[str, RoutingCore | None] = dict.fromkeys(topology.brokers)
         self.core_messages = 0
         self._make_core = make_core
         self._rng = random.Random(seed)
         self._observers = tuple(observers)
-        self._kernel: Kernel[Occurrence] = Kernel(_perform, occurrences_max)
+        self._kernel = Kernel(occurrences_max)
         self._lives: dict[str, int] = dict.fromkeys(topology.brokers, 0)
         self._timers: dict[tuple[str, str], int] = {}
-        self._links: dict[str, dict[str, LinkState]] = {one: {} for one in topology.brokers}
+        # By sender and receiver.
+        self._ways: dict[str, dict[str, Direction]] = {one: {} for one in topology.brokers}
         for link in topology.links:
             state = LinkState(link.one, link.other, link.cost)
-            self._links[link.one][link.other] = self._links[link.other][link.one] = state
+            for one, other in ((link.one, link.other), (link.other, link.one)):
+                self._ways[one][other] = Direction(state, Neighbor(one), other)
+        self.traffic = Traffic(way for ways in self._ways.values() for way in ways.values())
         for broker in topology.brokers:
             self.cores[broker] = make_core(broker)
         self._refresh_links(topology.brokers)
@@ -147,7 +148,7 @@ class Simulation:
 
     def at(self, time: Time, work: Callable[..., None], *arguments: object) -> None:
         """Does something at a time, for scenarios."""
-        self._kernel.schedule(max(time, self.now), (work, arguments))
+        self._kernel.schedule(max(time, self.now), work, *arguments)
 
     # --- clients ---
 
@@ -238,12 +239,12 @@ class Simulation:
 
     def link(self, one: str, other: str) -> LinkState:
         try:
-            return self._links[one][other]
+            return self._ways[one][other].link
         except KeyError:
             raise InputError(f"there is no link between {shown(one)} and {shown(other)}") from None
 
     def links_of(self, broker: str) -> tuple[LinkState, ...]:
-        return tuple(self._links[broker].values())
+        return tuple(way.link for way in self._ways[broker].values())
 
     def cut(self, one: str, other: str) -> None:
         self.link(one, other).is_cut = True
@@ -274,12 +275,13 @@ class Simulation:
         """Tells the ends of links that have become usable or are so no longer."""
         changed: list[LinkState] = []
         for one in brokers:
-            for link in self._links[one].values():
+            for link in self.links_of(one):
                 usable = not link.is_cut and self.cores[link.one] is not None and self.cores[link.other] is not None
                 if usable != link.is_usable and link not in changed:
                     link.is_usable = usable
                     link.incarnation += 1
-                    link.last_arrival.clear()
+                    self._ways[link.one][link.other].last_arrival = 0
+                    self._ways[link.other][link.one].last_arrival = 0
                     changed.append(link)
         for link in sorted(changed, key=lambda link: (link.one, link.other)):
             message = LinkUp(link.cost) if link.is_usable else LinkDown()
@@ -302,14 +304,15 @@ class Simulation:
         self._perform_actions(broker, core.on_notifications(batch, source, self.now))
 
     def _perform_actions(self, broker: str, actions: Sequence[Action]) -> None:
+        # The frequent ones first.
         for action in actions:
             match action:
-                case Send():
-                    self._transmit(broker, action.interface.name, action.message)
                 case Forward():
-                    self._transmit(broker, action.interface.name, action.batch)
+                    self._transmit(self._ways[broker][action.interface.name], action.batch)
                 case Deliver() | DeliverSequence():
                     self._deliver(broker, action)
+                case Send():
+                    self._transmit(self._ways[broker][action.interface.name], action.message)
                 case Missed():
                     self.clients[action.identity].missed += action.count
                 case SetTimer():
@@ -319,32 +322,30 @@ class Simulation:
                 case _:
                     assert_never(action)
 
-    def _transmit(self, sender: str, receiver: str, payload: Payload) -> None:
-        link = self._links[sender][receiver]
+    def _transmit(self, way: Direction, payload: Payload) -> None:
+        link = way.link
         if not link.is_usable:
             return
-        times, sent = arrivals(self.quality, link, sender, self.now, self._rng)
-        kind, size = kind_of(payload), size_of(payload)
-        for _ in range(sent):
-            self.traffic.count(sender, receiver, kind, size, link.cost)
+        times, sent = arrivals(self.quality, way, self._kernel.now, self._rng)
+        way.count(payload, sent)
         for time in times:
-            self._kernel.schedule(time, (self._arrive, (link, link.incarnation, sender, receiver, payload)))
+            self._kernel.schedule(time, self._arrive, way, link.incarnation, payload)
 
-    def _arrive(self, link: LinkState, incarnation: int, sender: str, receiver: str, payload: Payload) -> None:
-        if incarnation != link.incarnation:
-            return
-        if isinstance(payload, tuple):
-            self._hand_over(receiver, payload, Neighbor(sender))
-        else:
-            self._tell(receiver, payload, Neighbor(sender))
+    def _arrive(self, way: Direction, incarnation: int, payload: Payload) -> None:
+        if incarnation == way.link.incarnation:
+            if isinstance(payload, tuple):
+                self._hand_over(way.receiver, payload, way.sender)
+            else:
+                self._tell(way.receiver, payload, way.sender)
 
     def _deliver(self, broker: str, delivery: Deliver | DeliverSequence) -> None:
         client = self.clients[delivery.identity]
         assert client.is_connected, "nobody is there to deliver to"
         assert client.home == broker, "a broker delivers to its own clients"
         for one in (delivery.notification,) if isinstance(delivery, Deliver) else delivery.notifications:
-            if one.source is not None and one.seq is not None:
-                client.seen[one.source] = max(one.seq, client.seen.get(one.source, 0))
+            source, seq = one.source, one.seq
+            if source is not None and seq is not None and seq > client.seen.get(source, 0):
+                client.seen[source] = seq
         client.received.append(delivery)
         for observer in self._observers:
             observer.delivered(self, client, delivery)
@@ -353,7 +354,7 @@ class Simulation:
         key = (broker, timer.name)
         self._timers[key] = self._timers.get(key, 0) + 1
         due = max(timer.at, self.now)
-        self._kernel.schedule(due, (self._fire, (broker, timer.name, self._timers[key], self._lives[broker])))
+        self._kernel.schedule(due, self._fire, broker, timer.name, self._timers[key], self._lives[broker])
 
     def _fire(self, broker: str, name: str, generation: int, life: int) -> None:
         core = self.cores[broker]
@@ -368,8 +369,3 @@ class Simulation:
             # As the live broker does: that connection ends, and begins anew.
             self.cut(broker, refusal.source.name)
             self.heal(broker, refusal.source.name)
-
-
-def _perform(occurrence: Occurrence) -> None:
-    work, arguments = occurrence
-    work(*arguments)

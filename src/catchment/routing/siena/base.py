@@ -19,9 +19,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from catchment.errors import CatchmentError, RemoteProtocolError
-from catchment.matching import Matcher
+from catchment.matching.ids import Id
 from catchment.model.filter import Filter
-from catchment.model.notification import Notification
 from catchment.routing.messages import (
     Action,
     Cancel,
@@ -43,6 +42,7 @@ from catchment.routing.messages import (
     TimerFired,
     Unsubscribe,
 )
+from catchment.routing.recall import RecallingMatcher
 from catchment.routing.sessions import Request, Sessions, filters_for
 from catchment.routing.siena.forwarding import Forwarding, Subscriber
 
@@ -54,7 +54,7 @@ class SienaCore:
         self.name = name
         self.sessions = Sessions()
         self.interest: Forwarding[Filter] = Forwarding(self._may_tell)
-        self._remote = Matcher()
+        self._remote: RecallingMatcher[Sequence[str]] = RecallingMatcher(_names, by_group=True)
         self._remote_numbers: dict[tuple[Neighbor, Filter], int] = {}
         self._remote_next = 0
 
@@ -173,24 +173,33 @@ class SienaCore:
     # --- notifications ---
 
     def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]:
+        if len(batch) == 1 and not self._always_to(source):
+            return self._on_notification(batch[0], source, now)
         notifications = [one.notification for one in batch]
         actions = self.sessions.due(notifications, now)
         always = self._always_to(source)
         outgoing: dict[Neighbor, list[Routed]] = {neighbor: list(map(self._onward, batch)) for neighbor in always}
-        for routed, names in zip(batch, self._interested(notifications), strict=True):
+        for routed, names in zip(batch, self._remote.found(notifications), strict=True):
             for neighbor in map(Neighbor, names):
                 if neighbor != source and neighbor not in always:
                     outgoing.setdefault(neighbor, []).append(self._onward(routed))
-        return actions + [Forward(neighbor, tuple(outgoing[neighbor])) for neighbor in sorted(outgoing)]
+        actions += [Forward(neighbor, tuple(outgoing[neighbor])) for neighbor in sorted(outgoing)]
+        return actions
 
-    def _interested(self, notifications: Sequence[Notification]) -> Sequence[Sequence[str]]:
-        """For each notification the groups of the neighbors' matcher that want it."""
-        if not len(self._remote) or not notifications:
-            return [()] * len(notifications)
-        if len(notifications) == 1:
-            return [self._remote.match_groups(notifications[0])]
-        found: Sequence[Sequence[str]] = self._remote.match_groups(list(notifications))
-        return found
+    def _on_notification(self, routed: Routed, source: Interface, now: Time) -> list[Action]:
+        """The same for one, as in most of a simulation, with less ado."""
+        notifications = (routed.notification,)
+        actions = self.sessions.due(notifications, now)
+        onward: tuple[Routed, ...] = ()
+        for neighbor in map(Neighbor, self._remote.found(notifications)[0]):
+            if neighbor != source:
+                onward = onward or (self._onward(routed),)
+                actions.append(Forward(neighbor, onward))
+        return actions
 
     def _onward(self, routed: Routed) -> Routed:
         return Routed(routed.notification, routed.origin or self.name, routed.hops + 1)
+
+
+def _names(groups: Sequence[Id]) -> Sequence[str]:
+    return [str(one) for one in groups]

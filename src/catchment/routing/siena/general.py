@@ -203,7 +203,7 @@ class GeneralCore(SienaCore):
         notifications = [one.notification for one in fresh]
         actions = self.sessions.due(notifications, now)
         outgoing: dict[str, list[Routed]] = {}
-        for routed, origins in zip(fresh, self._interested(notifications), strict=True):
+        for routed, origins in zip(fresh, self._remote.found(notifications), strict=True):
             hops = self._hops_from(routed.origin or self.name)
             for neighbor in sorted({hops[one] for one in origins if one in hops}):
                 if Neighbor(neighbor) in self._costs:

@@ -1,0 +1,106 @@
+"""A matcher that recalls what it found for a content, for as long as its filters stay the same.
+
+Publishers repeat themselves: a sensor sends the same few values, a simulated one the same notification a million
+times. What matches depends on the attributes alone, unless a filter names a field of the envelope, so the last contents
+are kept with what was found for them. Where contents do not repeat that is idle work, and it rests for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, TypeVar
+
+from catchment.matching import Matcher
+from catchment.matching.ids import Id
+from catchment.model.cesql import Cesql
+from catchment.model.filter import Filter
+from catchment.model.notification import Notification
+
+V = TypeVar("V")
+
+# Contents that are recalled, and how long one may be: some megabytes.
+CONTENTS_MAX: Final = 4_096
+CONTENT_BYTES_MAX: Final = 1_024
+# What is found for one, at most; longer answers cost more to use than to find.
+FOUND_MAX: Final = 256
+# So many contents that were not known show whether others repeat: one for each WORTH_ONE_IN; else so many times as
+# many notifications pass before the next try.
+TRIAL: Final = 4_096
+WORTH_ONE_IN: Final = 8
+REST_TRIALS: Final = 16
+
+
+class RecallingMatcher(Generic[V]):
+    """`use` makes of the ids that match, or of their groups, what is wanted of them; it must not change unless
+    filters do."""
+
+    def __init__(self, use: Callable[[Sequence[Id]], V], *, by_group: bool = False) -> None:
+        self._matcher = Matcher()
+        self._use = use
+        self._by_group = by_group
+        self._known: dict[bytes, V] = {}
+        self._naming_envelope: set[Id] = set()
+        self._missed = self._recalled = self._resting = 0
+
+    def __len__(self) -> int:
+        return len(self._matcher)
+
+    def add(self, id: Id, filter: Filter | Cesql, group: Id | None = None) -> None:
+        self._matcher.add(id, filter, group)
+        self._known.clear()
+        if _names_envelope(filter):
+            self._naming_envelope.add(id)
+
+    def remove(self, id: Id) -> None:
+        self._matcher.remove(id)
+        self._known.clear()
+        self._naming_envelope.discard(id)
+
+    def found(self, batch: Sequence[Notification]) -> list[V]:
+        """For each notification what is to be made of its matches."""
+        if self._naming_envelope or self._resting > 0:
+            self._resting -= len(batch)
+            return self._matched(batch)
+        known = self._known
+        if len(batch) == 1:
+            recalled = [known.get(batch[0].content)]
+        else:
+            recalled = [known.get(one.content) for one in batch]
+        if None in recalled:
+            return self._completed(batch, recalled)
+        self._recalled += len(batch)
+        return recalled  # type: ignore[return-value]
+
+    def _completed(self, batch: Sequence[Notification], recalled: Sequence[V | None]) -> list[V]:
+        new = [one for one, found in zip(batch, recalled, strict=True) if found is None]
+        self._recalled += len(batch) - len(new)
+        self._missed += len(new)
+        if self._missed >= TRIAL:
+            is_worth = self._recalled * WORTH_ONE_IN >= self._missed
+            self._resting = 0 if is_worth else TRIAL * REST_TRIALS
+            self._missed = self._recalled = 0
+        matched = iter(self._matched(new, keep=True))
+        return [next(matched) if found is None else found for found in recalled]
+
+    def _matched(self, batch: Sequence[Notification], keep: bool = False) -> list[V]:
+        results: list[V] = []
+        for notification, ids in zip(batch, self._ids(batch), strict=True):
+            results.append(self._use(ids))
+            if keep and len(ids) <= FOUND_MAX and len(notification.content) <= CONTENT_BYTES_MAX:
+                if len(self._known) >= CONTENTS_MAX:
+                    self._known.clear()
+                self._known[notification.content] = results[-1]
+        return results
+
+    def _ids(self, batch: Sequence[Notification]) -> Sequence[Sequence[Id]]:
+        if not len(self._matcher):
+            return [()] * len(batch)
+        if self._by_group:
+            one = len(batch) == 1
+            return [self._matcher.match_groups(batch[0])] if one else self._matcher.match_groups(list(batch))
+        return [self._matcher.match(batch[0])] if len(batch) == 1 else self._matcher.match_batch(batch)
+
+
+def _names_envelope(filter: Filter | Cesql) -> bool:
+    # CESQL has no way to write such a name.
+    return isinstance(filter, Filter) and any(name.startswith("$") for name in filter.names)

@@ -1,0 +1,68 @@
+"""A matcher that recalls equals the oracle, whatever is added, removed and repeated, also when filters name the
+envelope."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catchment.model.constraint import constraint
+from catchment.model.filter import union_of
+from catchment.model.notification import Notification
+from catchment.routing import recall
+from tests import oracle
+from tests import strategies as ours
+
+ENVELOPED = st.sampled_from([constraint("$source", "=", "a"), constraint("$seq", ">", 1)])
+
+
+@pytest.fixture(autouse=True, params=["large", "small"])
+def limits(request, monkeypatch):
+    """Small ones are reached within a few notifications."""
+    if request.param == "small":
+        monkeypatch.setattr(recall, "CONTENTS_MAX", 2)
+        monkeypatch.setattr(recall, "FOUND_MAX", 1)
+        monkeypatch.setattr(recall, "TRIAL", 3)
+        monkeypatch.setattr(recall, "REST_TRIALS", 1)
+
+
+@st.composite
+def scripts(draw):
+    """Filters that come and go, and batches of few contents in between."""
+    expressions = draw(st.lists(ours.expressions(ours.constraints | ENVELOPED, 3), min_size=1, max_size=6))
+    contents = draw(st.lists(st.sampled_from(expressions).flatmap(ours.near), min_size=1, max_size=3))
+    plain = [{name: value for name, value in one.items() if name[0] != "$"} for one in contents]
+    notifications = st.builds(
+        Notification, st.sampled_from(plain), source=st.sampled_from("ab"), seq=st.integers(1, 2)
+    )
+    toggles = st.sampled_from(range(len(expressions)))
+    steps = draw(st.lists(toggles | st.lists(notifications, min_size=1, max_size=4), min_size=1, max_size=20))
+    return expressions, steps
+
+
+@given(scripts(), st.booleans())
+def test_recalls_what_the_oracle_finds(script, by_group):
+    expressions, steps = script
+    matcher, held = recall.RecallingMatcher(list, by_group=by_group), set()
+    for step in steps:
+        if isinstance(step, list):
+            wanted = [[i for i in sorted(held) if oracle.truth(expressions[i], one.matched) is True] for one in step]
+            assert matcher.found(step) == wanted
+        elif step in held:
+            held.remove(step)
+            matcher.remove(step)
+        else:
+            held.add(step)
+            matcher.add(step, union_of(expressions[step]), group=step if by_group else None)
+
+
+def test_rests_where_nothing_repeats_and_tries_again(monkeypatch):
+    monkeypatch.setattr(recall, "CONTENTS_MAX", 100)
+    monkeypatch.setattr(recall, "TRIAL", 4)
+    monkeypatch.setattr(recall, "REST_TRIALS", 2)
+    matcher = recall.RecallingMatcher(tuple)
+    matcher.add(1, union_of(constraint("x", "any")))
+    seen = []
+    for x in range(13):
+        matcher.found([Notification({"x": x})])
+        seen.append(len(matcher._known))
+    assert seen == [1, 2, 3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 5]
