@@ -215,6 +215,38 @@ def _sequences_of_key(
     return found
 
 
+def thinned(pattern: Pattern, arrivals: Sequence[Notification]) -> list[list[Notification]]:
+    """What thinning sends of a stream in the order of publication: each chain kept whole, and looked at each time."""
+    sent: list[list[Notification]] = []
+    held: dict[tuple[object, ...], list[Notification]] = {}
+    chains: dict[tuple[object, ...], list[list[Notification]]] = {}
+    for one in arrivals:
+        key = key_of(pattern, one)
+        if key is None:
+            continue
+        mine, open_chains = held.setdefault(key, []), chains.setdefault(key, [])
+        if mine and pattern.within is not None and one.time - mine[-1].time > pattern.within:
+            mine.clear()
+        fitting = [chain for chain in open_chains if _extends(pattern, chain, one)]
+        for chain in fitting:
+            chain.append(one)
+        opens = matches(pattern.filters[0], one)
+        if opens:
+            open_chains.append([one])
+        if fitting or opens:
+            mine.append(one)
+        if any(len(chain) == len(pattern.filters) for chain in fitting):
+            sent.append(list(mine))
+            mine.clear()
+            chains[key] = [chain for chain in open_chains if len(chain) < len(pattern.filters)]
+    return sent
+
+
+def _extends(pattern: Pattern, chain: list[Notification], one: Notification) -> bool:
+    in_time = pattern.within is None or one.time - chain[0].time <= pattern.within
+    return in_time and one.time > chain[-1].time and matches(pattern.filters[len(chain)], one)
+
+
 # --- the content graph ----------------------------------------------------------------------------
 
 

@@ -5,14 +5,19 @@ from typing import Any
 
 import pytest
 
-from catchment.routing.messages import ClientUp, Forward, Interest, LinkDown, Neighbor, Routed
+from catchment.model.filter import Filter
+from catchment.routing.baselines import CentralizedCore, Registry
+from catchment.routing.messages import ClientUp, Forward, Interest, LinkDown, Neighbor, Part, Routed, Send
 from catchment.routing.newest import Newest
 from catchment.routing.sessions import Sessions
+from catchment.routing.siena import gateway
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.base import SienaCore
+from catchment.routing.siena.delegating import DelegatingCore
 from catchment.routing.siena.forwarding import Forwarding
 from catchment.routing.siena.general import GeneralCore
 from catchment.routing.siena.hierarchical import HierarchicalCore
+from catchment.routing.siena.merging import Merged, Merging, MergingCore
 from catchment.sim.conformance import CORES, Run
 from catchment.sim.runs import outcome_of
 
@@ -148,7 +153,7 @@ def what_was_said_before_a_crash_stands(patch: pytest.MonkeyPatch) -> None:
 
 def everybody_is_below(patch: pytest.MonkeyPatch) -> None:
     """Notifications to all neighbors, and no memory of what was there: they go round."""
-    patch.setattr(GeneralCore, "_hops_from", lambda self, origin: {one.name: one.name for one in self._costs})
+    patch.setattr(GeneralCore, "_hops_from", lambda self, origin: {one.name: one.name for one in self._links.costs})
     patch.setattr(Newest, "is_new", lambda self, notification: True)
 
 
@@ -157,6 +162,94 @@ def records_are_not_passed_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         GeneralCore, "_flooded", lambda self, message, source=None: flooded(self, message) if source is None else []
     )
+
+
+def what_crosses_keeps_its_origin(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(gateway, "_crossing", lambda routed: routed)
+
+
+def a_gateway_below_a_master_does_not_ask_for_everything(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(gateway, "EVERYTHING", Filter("x > 5 and x < 3"))
+
+
+def the_root_of_a_hierarchy_keeps_what_comes_up(patch: pytest.MonkeyPatch) -> None:
+    port = gateway._port
+
+    def without_master(name: str, membership: Any) -> Any:
+        found = port(name, membership)
+        if isinstance(found, HierarchicalCore) and found.master == gateway.HUB:
+            found.master = None
+        return found
+
+    patch.setattr(gateway, "_port", without_master)
+
+
+def changes_in_a_general_unit_stay_there(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(gateway.GeneralPort, "_replace", GeneralCore._replace)
+
+
+def brokers_lost_from_a_general_unit_are_still_asked_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(gateway.GeneralPort, "_on_link_down", GeneralCore._on_link_down)
+
+
+def units_are_not_told_of_one_another(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(gateway.Hub, "_may_tell", lambda self, filter, neighbor: False)
+
+
+def nothing_is_registered_anew(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CentralizedCore, "_register_all", lambda self: [])
+
+
+def the_center_forgets_no_subscription(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Registry, "_cancel", lambda self, origin, identity, id: None)
+
+
+def copies_stay_at_the_center(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CentralizedCore, "_down", lambda self, broker: None)
+
+
+def what_was_merged_with_it_goes_too(patch: pytest.MonkeyPatch) -> None:
+    """The others of a group are not announced anew when one is withdrawn."""
+    dissolved = Merged._dissolved
+
+    def losing(self: Any, group: Any) -> Any:
+        dissolved(self, group)
+        return {}
+
+    patch.setattr(Merged, "_dissolved", losing)
+
+
+def merged_filters_cover_others(patch: pytest.MonkeyPatch) -> None:
+    """What a merged filter covers is said still: the neighbor forgets it, and does not have it when that is gone."""
+    enter = Merged._enter
+
+    def leaving(self: Any, filter: Any, before: Any, entered: Any) -> None:
+        with pytest.MonkeyPatch.context() as here:
+            here.setattr(self._poset, "covered", lambda one: ())
+            enter(self, filter, before, entered)
+
+    patch.setattr(Merged, "_enter", leaving)
+
+
+def a_batch_is_never_said(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MergingCore, "_say", lambda self, neighbor: [])
+
+
+def merging_knows_no_budget(patch: pytest.MonkeyPatch) -> None:
+    """What is said lets through more than is wanted."""
+    patch.setattr(Merging, "join", lambda self, *groups: Filter.everything())
+
+
+def withdrawn_patterns_are_kept(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DelegatingCore, "_end", lambda self, pattern, source: [Send(source, Part(pattern, (), True))])
+
+
+def a_part_is_delegated_though_it_comes_anyway(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DelegatingCore, "_is_wanted", lambda self, filter, neighbor: False)
+
+
+def what_a_client_here_offers_is_overlooked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DelegatingCore, "_is_offered_here", lambda self, filter: False)
 
 
 MUTANTS: list[tuple[str, Plant]] = [
@@ -176,13 +269,30 @@ MUTANTS: list[tuple[str, Plant]] = [
     ("siena hierarchical", the_master_is_not_told),
     ("siena advertising", a_new_offer_changes_nothing),
     ("siena advertising", offers_must_cover),
+    ("siena merging", what_was_merged_with_it_goes_too),
+    ("siena merging imperfect", merged_filters_cover_others),
+    ("siena merging", a_batch_is_never_said),
+    ("siena merging", merging_knows_no_budget),
+    ("siena delegating", withdrawn_patterns_are_kept),
+    ("siena delegating", a_part_is_delegated_though_it_comes_anyway),
+    ("siena delegating", what_a_client_here_offers_is_overlooked),
     ("siena general", what_was_said_before_a_crash_stands),
     ("siena general", everybody_is_below),
     ("siena general", records_are_not_passed_on),
+    ("siena hybrid", what_crosses_keeps_its_origin),
+    ("siena hybrid", a_gateway_below_a_master_does_not_ask_for_everything),
+    ("siena hybrid", the_root_of_a_hierarchy_keeps_what_comes_up),
+    ("siena hybrid", changes_in_a_general_unit_stay_there),
+    ("siena hybrid", brokers_lost_from_a_general_unit_are_still_asked_for),
+    ("siena hybrid", units_are_not_told_of_one_another),
+    ("siena hybrid advertising", a_new_offer_changes_nothing),
+    ("centralized", nothing_is_registered_anew),
+    ("centralized", the_center_forgets_no_subscription),
+    ("centralized", copies_stay_at_the_center),
 ]
 
 
-@pytest.mark.parametrize(("core", "plant"), MUTANTS, ids=[plant.__name__ for _, plant in MUTANTS])
+@pytest.mark.parametrize(("core", "plant"), MUTANTS, ids=[f"{core}-{plant.__name__}" for core, plant in MUTANTS])
 def test_is_found(core: str, plant: Plant, monkeypatch: pytest.MonkeyPatch):
     plant(monkeypatch)
     for seed in SEEDS:

@@ -2,10 +2,11 @@
 
 import pytest
 
-from catchment.sim.conformance import CORES, NETWORKS, Run, all_runs, script_of
+from catchment.sim.conformance import CORES, NETWORKS, Run, all_runs
 from catchment.sim.runs import outcome_of, shrunk
+from catchment.sim.scripts import script_of
 
-SEEDS = range(15)
+SEEDS = range(7)
 RUNS = all_runs(SEEDS)
 
 
@@ -25,7 +26,7 @@ def test_no_violation(core: str, seed: int):
 def test_something_is_delivered():
     """A suite in which nothing arrives proves nothing."""
     for core in CORES:
-        assert sum(outcome_of(Run(core, network, 1)).deliveries for network in CORES[core].networks) > 100
+        assert outcome_of(Run(core, CORES[core].networks[-1], 1)).deliveries > 25, core
 
 
 @pytest.mark.parametrize("core", CORES)

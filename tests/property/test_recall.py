@@ -31,9 +31,7 @@ def scripts(draw):
     expressions = draw(st.lists(ours.expressions(ours.constraints | ENVELOPED, 3), min_size=1, max_size=6))
     contents = draw(st.lists(st.sampled_from(expressions).flatmap(ours.near), min_size=1, max_size=3))
     plain = [{name: value for name, value in one.items() if name[0] != "$"} for one in contents]
-    notifications = st.builds(
-        Notification, st.sampled_from(plain), source=st.sampled_from("ab"), seq=st.integers(1, 2)
-    )
+    notifications = st.builds(Notification, st.sampled_from(plain), source=st.sampled_from("ab"), seq=st.integers(1, 2))
     toggles = st.sampled_from(range(len(expressions)))
     steps = draw(st.lists(toggles | st.lists(notifications, min_size=1, max_size=4), min_size=1, max_size=20))
     return expressions, steps

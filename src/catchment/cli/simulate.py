@@ -78,6 +78,10 @@ def _print(scenario: Scenario, measures: Measures, picture: str | None) -> None:
         "total cost": f"{measures.cost_total:,}",
         "latency, mean": f"{measures.latency_ms_mean:,.1f} ms",
         "latency, 99th percentile": f"{measures.latency_ms_p99:,.1f} ms",
+        "hops to a subscriber, mean": f"{measures.hops_mean:,.2f}",
+        "convergence, mean": f"{measures.convergence_ms_mean:,.1f} ms",
+        "convergence, longest": f"{measures.convergence_ms_most:,.1f} ms",
+        "false positives": f"{measures.false_positives:,}",
         "control messages a delivery": f"{measures.control_share:.3f}",
         "filters in the largest table": f"{measures.table_filters_most:,}",
     }

@@ -16,7 +16,7 @@ from operator import or_
 
 from catchment.model.box import Box
 from catchment.model.domain import EVERYTHING, Values
-from catchment.model.filter import Filter
+from catchment.model.filter import Advertisement, Filter
 from catchment.model.measure import Distribution
 from catchment.model.ranges import K, Ranges
 from catchment.model.strings import EVERY_STRING, Strings, of_ranges
@@ -27,6 +27,21 @@ def perfect_merge(first: Filter, second: Filter) -> Filter | None:
     union = first | second
     most = max(len(first.alternatives), len(second.alternatives))
     return union if len(union.alternatives) <= most else None
+
+
+def perfect_merge_of_advertisements(first: Advertisement, second: Advertisement) -> Advertisement | None:
+    """The union, when it is one advertisement: they differ in what one attribute may be, and constraints on one
+    attribute are alternatives there."""
+    names = first.box.sets.keys() | second.box.sets.keys()
+    differing = [name for name in names if first.box.sets.get(name) != second.box.sets.get(name)]
+    # A field of the envelope that is not named is free, an attribute that is not named may not appear.
+    if len(differing) > 1 or any(_frees(name, first, second) for name in differing):
+        return None
+    return Advertisement.of(*first.constraints, *second.constraints)
+
+
+def _frees(name: str, first: Advertisement, second: Advertisement) -> bool:
+    return name.startswith("$") and not (name in first.box.sets and name in second.box.sets)
 
 
 def perfectly_merged(filters: Sequence[Filter]) -> list[Filter]:

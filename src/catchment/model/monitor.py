@@ -52,6 +52,15 @@ class Match:
 Sequence = tuple[Match, ...]
 
 
+def key_of(pattern: Pattern, notification: Notification) -> Key | None:
+    """The values that `by` names; None if it lacks one of them."""
+    values = notification.matched
+    if any(name not in values for name in pattern.by):
+        return None
+    # Python calls True equal to 1; the model does not.
+    return tuple((isinstance(values[name], bool), values[name]) for name in pattern.by)
+
+
 class Monitor:
     """Feed it every notification that matches some filter of the pattern, in match order."""
 
@@ -85,11 +94,7 @@ class Monitor:
         return [i for i, filter in enumerate(self.pattern.filters) if filter.matches(notification)]
 
     def _key(self, notification: Notification) -> Key | None:
-        values = notification.matched
-        if any(name not in values for name in self.pattern.by):
-            return None
-        # Python calls True equal to 1; the model does not.
-        return tuple((isinstance(values[name], bool), values[name]) for name in self.pattern.by)
+        return key_of(self.pattern, notification)
 
     def _unexpired(self, key: Key, found: Match) -> Sequence:
         so_far = self._waiting.get(key, ())
@@ -135,3 +140,41 @@ class Monitor:
             assert key is not None
             monitor._waiting[key] = so_far
         return monitor
+
+
+class HeldMonitor(Monitor):
+    """A monitor that gets some filters' notifications later than they were published: a broker upstream holds them
+    back until it has all of a part of the pattern (`routing/siena/thinning.py`). It finds what it would have found
+    had they come at once, if all came in the order of publication: so one that was published while a wait was in
+    progress which has ended since begins none."""
+
+    def __init__(self, pattern: Pattern) -> None:
+        super().__init__(pattern)
+        # For each key the end of its last wait: the completion, or the time from which it was too late for it.
+        self._busy_until: dict[Key, datetime] = {}
+
+    def on_held(self, notification: Notification, arrived: datetime, matched: Collection[int]) -> list[Sequence]:
+        busy_until = self._busy_until.get(self._key(notification) or ())
+        if busy_until is not None and notification.time is not None and notification.time <= busy_until:
+            matched = [step for step in matched if step > 0]
+        return self.on_notification(notification, arrived, matched)
+
+    def is_inside(self, first: int, last: int) -> bool:
+        """Whether a wait has got the notification for the first of these filters and not that for the last."""
+        return any(first < len(so_far) <= last for so_far in self._waiting.values())
+
+    def _unexpired(self, key: Key, found: Match) -> Sequence:
+        before, so_far = self._waiting.get(key, ()), super()._unexpired(key, found)
+        if before and not so_far and self.pattern.within is not None:
+            self._ended(key, before[0].published + self.pattern.within)
+        return so_far
+
+    def _advanced(self, key: Key, so_far: Sequence) -> list[Sequence]:
+        for complete in (found := super()._advanced(key, so_far)):
+            self._ended(key, complete[-1].published)
+        return found
+
+    def _ended(self, key: Key, until: datetime) -> None:
+        self._busy_until[key] = max(until, self._busy_until.pop(key, until))
+        if len(self._busy_until) > MONITOR_KEYS_MAX:
+            del self._busy_until[next(iter(self._busy_until))]

@@ -7,7 +7,8 @@ actions (`core.py`); it never sends by itself. What goes with every notification
 Who says what:
 
     client to broker    Subscribe, Unsubscribe, Cancel, Advertise, Unadvertise, MapIdentity, Suspend, Resume
-    broker to broker    Interest, Advertised; Links, Wants, WantsChange of general networks
+    broker to broker    Interest, Advertised; Delegated, Part of patterns; Links, Wants, WantsChange of general
+                        networks; Registration of centralized
     host to core        LinkUp, LinkDown, ClientUp, ClientDown, TimerFired
 
 Notifications are no messages: they come and go in batches (`RoutingCore.on_notifications`, `Forward`).
@@ -135,6 +136,34 @@ class Advertised(Struct, frozen=True):
     announced: tuple[Advertisement, ...] = ()
 
 
+class Delegated(Struct, frozen=True):
+    """Patterns that the sender wants thinned for it (SIENA §5.4.3), withdrawn and announced, and what it wants besides:
+    one change. Each that is withdrawn is answered with a last `Part`. `ongoing` names those announced of which the
+    sender may already have the first notifications."""
+
+    withdrawn: tuple[Pattern, ...] = ()
+    announced: tuple[Pattern, ...] = ()
+    ongoing: tuple[Pattern, ...] = ()
+    interest: Interest = Interest()
+
+
+class Held(Struct, frozen=True):
+    """A notification that was held back, for some filters of a pattern, by their places in it. `arrived` is when it
+    came to the broker that held it first."""
+
+    notification: Notification
+    arrived: Time
+    steps: tuple[int, ...]
+
+
+class Part(Struct, frozen=True):
+    """What was held back of a delegated pattern, by time of publication; the last for one that was withdrawn."""
+
+    pattern: Pattern
+    held: tuple[Held, ...]
+    is_last: bool = False
+
+
 class Links(Struct, frozen=True):
     """The links that `origin` has, with their costs, by name; one with a greater `seq` replaces it. Flooded."""
 
@@ -159,6 +188,17 @@ class WantsChange(Struct, frozen=True):
     after: int
     withdrawn: tuple[Filter, ...]
     announced: tuple[Filter, ...]
+
+
+class Registration(Struct, frozen=True):
+    """What the clients of `origin` have asked for, carried to the center: all that stands if it `is_whole`, else what
+    follows the registration with a `seq` of one less and the same `links_seq`, the number of the origin's links."""
+
+    origin: str
+    links_seq: int
+    seq: int
+    is_whole: bool
+    requests: tuple[Subscribe | Cancel, ...]
 
 
 # --- host to core -------------------------------------------------------------------------------
@@ -201,9 +241,12 @@ Message = (
     | Resume
     | Interest
     | Advertised
+    | Delegated
+    | Part
     | Links
     | Wants
     | WantsChange
+    | Registration
     | LinkUp
     | LinkDown
     | ClientUp
@@ -217,11 +260,12 @@ Message = (
 
 class Routed(Struct, frozen=True, gc=False):
     """A notification between brokers, with what the routing system writes on it: `origin` is the broker it was
-    published at, `hops` how many links it has come."""
+    published at, `hops` how many links it has come. A copy for one client says which: its broker and identity."""
 
     notification: Notification
     origin: str = ""
     hops: int = 0
+    addressee: tuple[str, str] | None = None
 
 
 # --- actions ------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ What the identity wants of the network is `filters_of`: a core forwards those.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -27,7 +27,7 @@ from catchment.errors import BadIdError, LimitError, shown
 from catchment.matching.ids import Id
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Advertisement, Filter, Pattern
-from catchment.model.monitor import Monitor
+from catchment.model.monitor import HeldMonitor, Monitor
 from catchment.model.notification import Notification
 from catchment.routing.messages import (
     Action,
@@ -94,11 +94,14 @@ _Interested = tuple[Session, tuple[str, ...], _Steps]
 class Sessions:
     """The identities at a broker; each request gives the identities whose wants or advertisements it changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, monitor_of: Callable[[Pattern], Monitor] = Monitor) -> None:
+        self._monitor_of = monitor_of
         self._sessions: dict[str, Session] = {}
         self._matcher = RecallingMatcher(self._interested)
         self._owners: dict[Id, tuple[Session, str, int | None]] = {}
         self._next_number = 0
+        # For each pattern the filters for which only `due_held` counts.
+        self._held_back: dict[Pattern, Collection[int]] = {}
 
     # --- who is there ---
 
@@ -131,10 +134,10 @@ class Sessions:
 
     # --- what they want ---
 
-    def filters_of(self, identity: str) -> list[Filter]:
+    def filters_of(self, identity: str, needed: Callable[[Wanted], tuple[Filter, ...]] | None = None) -> list[Filter]:
         """What is needed from the network for an identity, in order of its subscriptions."""
         session = self._sessions.get(identity)
-        wants = [] if session is None else [filters_for(one) for one in session.subscriptions.values()]
+        wants = [] if session is None else [(needed or filters_for)(one) for one in session.subscriptions.values()]
         return list(dict.fromkeys(filter for some in wants for filter in some))
 
     def subscriptions_of(self, identity: str) -> dict[str, Wanted]:
@@ -188,7 +191,7 @@ class Sessions:
         session.subscriptions[id] = wanted
         session.numbers[id] = list(numbers)
         if isinstance(wanted, Pattern):
-            session.monitors[id] = Monitor(wanted)
+            session.monitors[id] = self._monitor_of(wanted)
 
     def _drop(self, session: Session, id: str) -> None:
         for number in session.numbers.pop(id):
@@ -238,9 +241,36 @@ class Sessions:
         self, session: Session, steps: _Steps, notification: Notification, now: Time, actions: list[Action]
     ) -> None:
         for id, matched in steps:
-            for sequence in session.monitors[id].on_notification(notification, _instant(now), matched):
+            monitor, counted = session.monitors[id], matched
+            if self._held_back:
+                elsewhere = self._held_back.get(monitor.pattern, ())
+                counted = tuple(one for one in matched if one not in elsewhere)
+            for sequence in monitor.on_notification(notification, _instant(now), counted):
                 notifications = tuple(one.notification for one in sequence)
                 self._give(session, _Due(notifications, (id,), True), actions)
+
+    # --- patterns of which a part is watched elsewhere ---
+
+    def monitors_of(self, identity: str) -> dict[str, Monitor]:
+        session = self._sessions.get(identity)
+        return {} if session is None else session.monitors
+
+    def hold_back(self, pattern: Pattern, steps: Collection[int]) -> None:
+        """For these filters of a pattern only what `due_held` is given counts."""
+        self._held_back[pattern] = steps
+        if not steps:
+            del self._held_back[pattern]
+
+    def due_held(
+        self, identity: str, id: str, notification: Notification, matched: Collection[int], now: Time
+    ) -> list[Action]:
+        """What one that was held back completes; others of its source may have come before it."""
+        session, actions = self._sessions[identity], list[Action]()
+        monitor = session.monitors[id]
+        assert isinstance(monitor, HeldMonitor)
+        for sequence in monitor.on_held(notification, _instant(now), matched):
+            self._give(session, _Due(tuple(one.notification for one in sequence), (id,), True), actions)
+        return actions
 
     def _give(self, session: Session, due: _Due, actions: list[Action]) -> None:
         if session.waiting is None:

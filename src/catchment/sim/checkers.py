@@ -10,7 +10,7 @@ A violation says what is wrong; who runs the simulation adds how to run it again
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -37,12 +37,27 @@ def wanting(client: SimClient, notification: Notification) -> tuple[str, ...]:
     return tuple(sorted(id for id, one in client.wants.items() if matches(one, notification)))
 
 
+def reachable(simulation: Simulation, broker: str) -> set[str]:
+    """The brokers that can be reached over usable links."""
+    found, waiting = {broker}, [broker]
+    while waiting:
+        here = waiting.pop()
+        for link in simulation.links_of(here):
+            other = link.end(here)
+            if link.is_usable and other not in found:
+                found.add(other)
+                waiting.append(other)
+    return found
+
+
 @dataclass
 class DeliveryChecker:
     """Watches deliveries. While `is_settled`, every publication is expected by all connected clients that want it and
     can be reached; `at_quiescence` says whether it came."""
 
     needs_advertisements: bool = False
+    # The brokers whose clients must get what is published at one.
+    served: Callable[[Simulation, str], set[str]] = reachable
     is_settled: bool = False
     expected: dict[tuple[str, int], dict[str, tuple[str, ...]]] = field(default_factory=dict)
     ever_wanted: dict[tuple[str, str], list[Wanted]] = field(default_factory=dict)
@@ -54,12 +69,12 @@ class DeliveryChecker:
         self.ever_wanted.setdefault((identity, id), []).append(wanted)
 
     def published(self, simulation: Simulation, client: SimClient, notification: Notification) -> None:
-        if not self.is_settled or (self.needs_advertisements and not _is_advertised(client, notification)):
+        if not self.is_settled or (self.needs_advertisements and not is_advertised(client, notification)):
             return
         assert notification.source is not None
         assert notification.seq is not None
         assert client.home is not None
-        near = reachable(simulation, client.home)
+        near = self.served(simulation, client.home)
         here = [one for one in simulation.clients.values() if one.is_connected and one.home in near]
         found = {one.identity: ids for one in here if (ids := wanting(one, notification))}
         self.expected[notification.source, notification.seq] = found
@@ -102,29 +117,19 @@ class DeliveryChecker:
         self.expected.clear()
 
 
-def _is_advertised(client: SimClient, notification: Notification) -> bool:
+def is_advertised(client: SimClient, notification: Notification) -> bool:
     return any(one.matches(notification) for one in client.advertisements)
 
 
 def _completes(pattern: Pattern, notifications: tuple[Notification, ...]) -> bool:
     if len(notifications) != len(pattern.filters):
         return False
-    times = [one.time for one in notifications]
-    in_order = all(a is not None and b is not None and a < b for a, b in pairwise(times))
-    return in_order and all(f.matches(n) for f, n in zip(pattern.filters, notifications, strict=True))
-
-
-def reachable(simulation: Simulation, broker: str) -> set[str]:
-    """The brokers that can be reached over usable links."""
-    found, waiting = {broker}, [broker]
-    while waiting:
-        here = waiting.pop()
-        for link in simulation.links_of(here):
-            other = link.end(here)
-            if link.is_usable and other not in found:
-                found.add(other)
-                waiting.append(other)
-    return found
+    times = [one.time for one in notifications if one.time is not None]
+    in_order = len(times) == len(notifications) and all(a < b for a, b in pairwise(times))
+    in_time = in_order and (pattern.within is None or times[-1] - times[0] <= pattern.within)
+    of_one_key = all(len({one.matched.get(name) for one in notifications}) == 1 for name in pattern.by)
+    matching = all(f.matches(n) for f, n in zip(pattern.filters, notifications, strict=True))
+    return in_time and of_one_key and matching
 
 
 def side_of(simulation: Simulation, broker: str, without: str) -> set[str]:

@@ -6,10 +6,13 @@ Each function yields what is wrong, as text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import Any
 
 from catchment.model.filter import Advertisement, Filter
+from catchment.routing.baselines import CentralizedCore
 from catchment.routing.messages import Neighbor
-from catchment.routing.poset import K, Poset
+from catchment.routing.poset import K
 from catchment.routing.sessions import filters_for
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.base import SienaCore
@@ -34,12 +37,12 @@ def _tables(simulation: Simulation, is_told: Callable[[SienaCore, Neighbor], boo
     for core, link, neighbor in _ends(simulation):
         wanted: Iterable[Filter] = ()
         if link.is_usable and is_told(core, neighbor):
-            wanted = _filters_wanted(simulation, side_of(simulation, core.name, neighbor.name))
-        yield from _differences(f"{core.name} to {neighbor}", wanted, core.interest.told_to(neighbor))
+            wanted = filters_wanted(simulation, side_of(simulation, core.name, neighbor.name))
+        yield from differences(f"{core.name} to {neighbor}", wanted, core.interest.told_to(neighbor))
         receiver = simulation.cores[neighbor.name]
         if link.is_usable and isinstance(receiver, SienaCore):
             held = receiver.interest.held_by(Neighbor(core.name))
-            yield from _differences(f"{neighbor} of {core.name}", core.interest.told_to(neighbor), held)
+            yield from differences(f"{neighbor} of {core.name}", core.interest.told_to(neighbor), held)
 
 
 def _ends(simulation: Simulation) -> Iterator[tuple[SienaCore, LinkState, Neighbor]]:
@@ -56,16 +59,16 @@ def advertising_tables(simulation: Simulation) -> Iterator[str]:
     for core, link, neighbor in _ends(simulation):
         if not isinstance(core, AdvertisingCore):
             continue
-        offered: list[Advertisement] = []
+        offers: list[Advertisement] = []
         wanted: list[Filter] = []
         if link.is_usable:
-            offered = _offered(simulation, side_of(simulation, core.name, neighbor.name))
-            beyond = _offered(simulation, side_of(simulation, neighbor.name, core.name))
-            near = _filters_wanted(simulation, side_of(simulation, core.name, neighbor.name))
+            offers = offered(simulation, side_of(simulation, core.name, neighbor.name))
+            beyond = offered(simulation, side_of(simulation, neighbor.name, core.name))
+            near = filters_wanted(simulation, side_of(simulation, core.name, neighbor.name))
             wanted = [one for one in near if any(offer.overlaps(one) for offer in beyond)]
         where = f"{core.name} to {neighbor}"
-        yield from _differences(where, wanted, core.interest.told_to(neighbor))
-        yield from _differences(where, offered, core.offers.told_to(neighbor))
+        yield from differences(where, wanted, core.interest.told_to(neighbor))
+        yield from differences(where, offers, core.offers.told_to(neighbor))
 
 
 def no_tables(simulation: Simulation) -> Iterator[str]:
@@ -82,25 +85,41 @@ def general_tables(simulation: Simulation) -> Iterator[str]:
         if set(core.origins) != near:
             yield f"{broker} reaches {core.origins}, it should {sorted(near)}"
         for origin in sorted(near):
-            yield from _differences(
-                f"{broker} of {origin}", _filters_wanted(simulation, {origin}), core.wants_of(origin)
-            )
+            yield from differences(f"{broker} of {origin}", filters_wanted(simulation, {origin}), core.wants_of(origin))
 
 
-def _filters_wanted(simulation: Simulation, brokers: Iterable[str]) -> list[Filter]:
+def centralized_tables(simulation: Simulation) -> Iterator[str]:
+    """The center has the subscriptions of all clients whose broker it reaches; the others have none."""
+    for broker, core in simulation.cores.items():
+        if isinstance(core, CentralizedCore):
+            near = reachable(simulation, broker) if broker == core.center else set()
+            for origin in simulation.topology.brokers if broker != core.center else sorted(near):
+                clients = [one for one in simulation.clients.values() if one.is_connected and one.home == origin]
+                wanted = sorted((one.identity, id) for one in clients for id in one.wants) if near else []
+                if core.registry.of(origin) != wanted:
+                    yield f"{broker} has {core.registry.of(origin)} of {origin}, it should have {wanted}"
+
+
+def served_centrally(simulation: Simulation, broker: str) -> set[str]:
+    """The brokers whose clients get what is published at one: without the center nobody does."""
+    near = reachable(simulation, broker)
+    return near if simulation.topology.brokers[0] in near else set()
+
+
+def filters_wanted(simulation: Simulation, brokers: Iterable[str]) -> list[Filter]:
     wants = wants_at(simulation, brokers)
     return [filter for some in wants.values() for one in some for filter in filters_for(one) if not filter.is_empty]
 
 
-def _offered(simulation: Simulation, brokers: Iterable[str]) -> list[Advertisement]:
+def offered(simulation: Simulation, brokers: Iterable[str]) -> list[Advertisement]:
     here = set(brokers)
     clients = [one for one in simulation.clients.values() if one.is_connected and one.home in here]
     return [offer for one in clients for offer in one.advertisements]
 
 
-def _differences(where: str, wanted: Iterable[K], found: Iterable[K]) -> Iterator[str]:
+def differences(where: str, wanted: Iterable[K], found: Iterable[K]) -> Iterator[str]:
     """Filters that are not there and should be, and the other way round; equal ones may be written differently."""
-    ideal, actual = Poset(wanted).roots, tuple(found)
+    ideal, actual = roots(wanted), tuple(found)
     for one in ideal:
         if not any(_same(one, other) for other in actual):
             yield f"{where}: {one} is missing"
@@ -109,15 +128,36 @@ def _differences(where: str, wanted: Iterable[K], found: Iterable[K]) -> Iterato
             yield f"{where}: {other} should not be there"
 
 
+def roots(filters: Iterable[K]) -> list[K]:
+    """Those that no other covers, of equal ones the first: pair by pair, since the poset is what is under test."""
+    found: list[K] = []
+    for one in dict.fromkeys(filters):
+        if not any(_covers(other, one) for other in found):
+            found = [other for other in found if not _covers(one, other)]
+            found.append(one)
+    return found
+
+
 def _same(one: K, other: K) -> bool:
-    return one == other or (one.covers(other) and other.covers(one))
+    return one == other or (_covers(one, other) and _covers(other, one))
+
+
+@lru_cache(maxsize=100_000)
+def _covers(one: Any, other: Any) -> bool:
+    # Tables are looked at often and change little: the same pairs come again.
+    return bool(one.covers(other))
 
 
 def leftovers(simulation: Simulation) -> Iterator[str]:
     """What brokers still hold when nobody wants anything."""
     for broker, core in simulation.cores.items():
         if isinstance(core, SienaCore):
-            for filter in core.interest.poset:
-                yield f"{broker} still holds {filter}"
-            if core.sessions.subscriptions_count:
-                yield f"{broker} still has {core.sessions.subscriptions_count} subscriptions"
+            yield from leftovers_of(broker, core)
+
+
+def leftovers_of(broker: str, core: SienaCore, besides: Filter | None = None) -> Iterator[str]:
+    for filter in core.interest.poset:
+        if filter != besides:
+            yield f"{broker} still holds {filter}"
+    if core.sessions.subscriptions_count:
+        yield f"{broker} still has {core.sessions.subscriptions_count} subscriptions"

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from catchment.errors import InputError
-from catchment.routing.messages import Message, Neighbor, Routed, Time
+from catchment.routing.messages import Interest, Message, Neighbor, Part, Routed, Time
 
 Payload = Message | tuple[Routed, ...]
 Transport = Literal["stream", "datagram"]
@@ -28,7 +28,7 @@ MILLISECOND: Final = 1_000
 # Resending gives up to chance at some time: past so many losses in a row the next try arrives.
 RESENDS_MAX: Final = 16
 # A frame's length and kind; a value's type and length; a notification's publisher, number and time.
-_FRAME_BYTES, _VALUE_BYTES, _ENVELOPE_BYTES = 6, 2, 32
+_FRAME_BYTES, _VALUE_BYTES, _ENVELOPE_BYTES, _STAMP_BYTES = 6, 2, 32, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +149,16 @@ def size_of(payload: Payload) -> int:
             one = routed.notification
             size += _ENVELOPE_BYTES + len(one.content) + len(one.payload)
         return size
+    if isinstance(payload, Part):
+        # Each with its stamp and steps.
+        held = tuple(Routed(one.notification) for one in payload.held)
+        return size_of(held) + len(held) * _STAMP_BYTES + _VALUE_BYTES + len(str(payload.pattern).encode())
     size = _FRAME_BYTES
     for name in payload.__struct_fields__:
         value = getattr(payload, name)
+        if isinstance(value, Interest):
+            size += size_of(value) - _FRAME_BYTES
+            continue
         parts = value if isinstance(value, tuple) else (value,)
         size += sum(_VALUE_BYTES + len(str(part).encode()) for part in parts)
     return size

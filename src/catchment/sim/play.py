@@ -16,13 +16,15 @@ from typing import Final
 
 from catchment.model.notification import Notification
 from catchment.model.values import Value
-from catchment.routing.messages import SECOND, Deliver, DeliverSequence
+from catchment.routing.messages import SECOND, Deliver, DeliverSequence, Part
 from catchment.sim.conformance import CORES
 from catchment.sim.network import MILLISECOND
 from catchment.sim.scenario import Drawn, Fault, Publishers, Scenario, Subscribers
 from catchment.sim.simulation import SimClient, Simulation
 
 NOTIFICATIONS: Final = "notifications"
+# The kinds of messages that carry notifications; the others are control.
+CARRYING: Final = (NOTIFICATIONS, Part.__name__)
 # So many latencies are kept to take percentiles of; past that, each new one replaces a random one.
 LATENCIES_KEPT_MAX: Final = 100_000
 
@@ -42,6 +44,13 @@ class Measures:
     cost: dict[str, int] = field(default_factory=dict)
     latency_ms_mean: float = 0.0
     latency_ms_p99: float = 0.0
+    # Links between publisher and subscriber, by the way that deliveries took.
+    hops_mean: float = 0.0
+    # From a change of what clients want, or a fault, to the last control message that it caused.
+    convergence_ms_mean: float = 0.0
+    convergence_ms_most: float = 0.0
+    # Notifications that a broker got from another and neither delivered nor passed on.
+    false_positives: int = 0
     # Looked at each second of the run.
     table_filters_most: int = 0
     # Messages that are not notifications, for each notification delivered.
@@ -65,6 +74,7 @@ class _Player:
         )
         self.published_at: dict[tuple[str, int], int] = {}
         self.latencies: list[float] = []
+        self.hops_total = self.hops_known = 0
         self.delivered_count = 0
         self.on_delivery: dict[str, Callable[[], None]] = {}
         self.table_filters_most = 0
@@ -87,6 +97,9 @@ class _Player:
             self.latencies.append(latency)
         elif self.rng.random() < LATENCIES_KEPT_MAX / self.delivered_count:
             self.latencies[self.rng.randrange(LATENCIES_KEPT_MAX)] = latency
+        if (hops := simulation.hops_of(last)) is not None:
+            self.hops_total += hops
+            self.hops_known += 1
         client.received.clear()
         if (react := self.on_delivery.get(client.identity)) is not None:
             react()
@@ -186,7 +199,11 @@ class _Player:
             delivered=self.delivered_count,
             refused=sum(len(one.refused) for one in simulation.clients.values()),
             core_messages=simulation.core_messages,
+            hops_mean=self.hops_total / max(1, self.hops_known),
+            false_positives=simulation.arrivals_idle,
         )
+        if took := [(last - change) / MILLISECOND for change, last in simulation.converged_at.items()]:
+            found.convergence_ms_mean, found.convergence_ms_most = fmean(took), max(took)
         for way, kind, carried in simulation.traffic:
             link = (way.link.one, way.link.other)
             for measure, amount in (
@@ -200,15 +217,15 @@ class _Player:
             ordered = sorted(self.latencies)
             found.latency_ms_mean = fmean(ordered)
             found.latency_ms_p99 = ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]
-        control = sum(count for kind, count in found.messages.items() if kind != NOTIFICATIONS)
+        control = sum(count for kind, count in found.messages.items() if kind not in CARRYING)
         found.control_share = control / max(1, self.delivered_count)
         found.table_filters_most = self.table_filters_most
         return found
 
 
 def _table_size(core: object) -> int:
-    interest = getattr(core, "interest", None)
-    return 0 if interest is None else len(interest)
+    table = getattr(core, "interest", None) or getattr(core, "registry", None)
+    return 0 if table is None else len(table)
 
 
 def play(scenario: Scenario, directory: Path | None = None, report: Report = lambda done, total: None) -> Measures:

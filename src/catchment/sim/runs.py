@@ -9,15 +9,12 @@ from typing import Final, assert_never
 from catchment.errors import LimitError
 from catchment.model.filter import Advertisement, Filter, Pattern
 from catchment.sim.checkers import DeliveryChecker, ViolationError
-from catchment.sim.conformance import (
-    CORES,
-    NETWORKS,
-    QUALITIES,
-    RUN_OCCURRENCES_MAX,
+from catchment.sim.conformance import CORES, NETWORKS, QUALITIES, RUN_OCCURRENCES_MAX, Core, Run
+from catchment.sim.network import Quality
+from catchment.sim.scripts import (
     Advertises,
     Cancels,
     Connect,
-    Core,
     Crashes,
     Cuts,
     Disconnect,
@@ -26,17 +23,16 @@ from catchment.sim.conformance import (
     Publishes,
     Restarts,
     Resumes,
-    Run,
     Script,
     Settles,
     Subscribes,
     Suspends,
     Unadvertises,
     Unsubscribes,
+    Watches,
     script_of,
 )
-from catchment.sim.ideal import leftovers
-from catchment.sim.network import Quality
+from catchment.sim.sequences import SequenceChecker
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import Topology
 
@@ -80,23 +76,44 @@ def outcome_of(run: Run, *, shrink: bool = True) -> Outcome:
 def _tried(
     script: Script, core: Core, topology: Topology, quality: Quality, seed: int
 ) -> tuple[str | None, Simulation, DeliveryChecker]:
-    checker = DeliveryChecker(needs_advertisements=core.needs_advertisements)
+    checker = DeliveryChecker(needs_advertisements=core.needs_advertisements, served=core.served)
+    sequences = SequenceChecker(core.served, core.needs_advertisements)
     simulation = Simulation(
         topology,
         core.make(topology),
         seed=seed,
         quality=quality,
-        observers=(checker,),
+        observers=(checker, sequences),
         occurrences_max=RUN_OCCURRENCES_MAX,
     )
     try:
         for step in script:
             if step.after:
                 simulation.advance(step.after)
+            _watch(step.doing, simulation, sequences)
             _do(step.doing, simulation, checker, core)
+            if sequences.watched:
+                simulation.settle()
+                sequences.at_quiescence()
     except (ViolationError, LimitError) as problem:
         return str(problem), simulation, checker
     return None, simulation, checker
+
+
+def _watch(doing: Doing, simulation: Simulation, sequences: SequenceChecker) -> None:
+    """Before a step: which patterns it leaves fresh, and whether they are watched."""
+    match doing:
+        case Subscribes() if doing.is_pattern and simulation.is_quiescent:
+            sequences.watched.clear()
+            sequences.fresh[doing.client, doing.id] = Pattern(doing.wanted)
+        case Watches():
+            simulation.settle()
+            sequences.watch(simulation)
+        case Publishes():
+            sequences.fresh.clear()
+        case _:
+            sequences.watched.clear()
+            sequences.fresh.clear()
 
 
 def _do(doing: Doing, simulation: Simulation, checker: DeliveryChecker, core: Core) -> None:
@@ -136,7 +153,7 @@ def _do(doing: Doing, simulation: Simulation, checker: DeliveryChecker, core: Co
             simulation.crash(doing.broker)
         case Restarts():
             simulation.restart(doing.broker)
-        case Settles():
+        case Settles() | Watches():
             _settle(simulation, checker, core)
         case _:
             assert_never(doing)
@@ -147,7 +164,7 @@ def _settle(simulation: Simulation, checker: DeliveryChecker, core: Core) -> Non
     checker.at_quiescence(simulation)
     wrong = list(core.tables(simulation))
     if not any(one.wants for one in simulation.clients.values()):
-        wrong += leftovers(simulation)
+        wrong += core.leftovers(simulation)
     if wrong:
         raise ViolationError("; ".join(wrong[:SHOWN_MAX]))
     checker.is_settled = True

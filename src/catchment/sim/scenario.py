@@ -7,6 +7,13 @@ TOML, our own:
     network = "transit-stub 100"      # or line, star, ring, mesh, tree 31, grid 4x5, backbone, random 20, file net.toml
     links = { delay_ms = 1, loss = 0.0, jitter_ms = 0 }
 
+    [[units]]                         # of a hybrid, instead of a network: `sim/hybrid.py`
+    name = "east"                     # its brokers are east.0, east.1, …
+    kind = "hierarchical"             # or acyclic, general, advertising
+    network = "tree 7"
+    gateway = "net.2"                 # its first broker, which is one of an earlier unit; all but the first have one
+    root = "east.3"                   # of a hierarchy, if that is not its first broker
+
     [[publishers]]
     count = 10
     advertises = "event any"          # may be left out
@@ -19,6 +26,7 @@ TOML, our own:
     [[subscribers]]
     count = 100
     filters = ["event = 'A'"]         # each subscriber takes one
+    patterns = []                     # of these too: "[event = 'A'] -> [event = 'B'] within 5s by place"
     notifications = 10                # received, then it unsubscribes and begins its next cycle
     cycles = 10
 
@@ -40,9 +48,11 @@ from typing import Any, Final
 from msgspec import Struct, ValidationError, convert
 
 from catchment.errors import CatchmentError, InputError, shown
-from catchment.model.filter import Advertisement, Filter
+from catchment.model.filter import Advertisement, Filter, Pattern
 from catchment.model.values import Value
+from catchment.routing.siena.gateway import Kind
 from catchment.sim.conformance import CORES
+from catchment.sim.hybrid import Plan, clusters_in_acyclic, hierarchies_in_general, hybrid
 from catchment.sim.network import MILLISECOND, Quality
 from catchment.sim.topology import (
     Link,
@@ -88,7 +98,7 @@ class Subscribers:
     """`notifications` is None for those who stay until `stop_s`, or for ever."""
 
     count: int
-    filters: tuple[Filter, ...]
+    filters: tuple[Filter | Pattern, ...]
     notifications: int | None = None
     cycles: int = 1
     start_s: float = 0.0
@@ -103,6 +113,21 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class UnitOf:
+    """A unit of a hybrid: `Plan`, with its network as written."""
+
+    name: str
+    kind: Kind
+    network: str
+    gateway: str | None = None
+    root: str | None = None
+
+    def plan(self, seed: int, directory: Path) -> Plan:
+        network = network_named(self.network, seed, directory)
+        return Plan(self.name, self.kind, network, self.gateway, self.root)
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     core: str
     network: str
@@ -112,6 +137,8 @@ class Scenario:
     subscribers: tuple[Subscribers, ...] = ()
     faults: tuple[Fault, ...] = ()
     stop_s: float | None = None
+    # Of a hybrid: then `network` only describes it.
+    units: tuple[UnitOf, ...] = ()
 
     def __post_init__(self) -> None:
         if self.core not in CORES:
@@ -122,7 +149,11 @@ class Scenario:
 
     def topology(self, directory: Path | None = None) -> Topology:
         """The network; without its redundant links where the core is for networks without cycles."""
-        found = network_named(self.network, self.seed, directory or Path())
+        where = directory or Path()
+        if self.units:
+            found: Topology = hybrid([one.plan(self.seed, where) for one in self.units])
+        else:
+            found = network_named(self.network, self.seed, where)
         return found.spanning_tree() if CORES[self.core].needs_tree else found
 
 
@@ -138,7 +169,7 @@ _COUNTED: Final = {
 
 
 def network_named(text: str, seed: int, directory: Path) -> Topology:
-    """`ring 12`, `grid 4x5`, `transit-stub 100`, `random 20`, `backbone`, `file net.toml`."""
+    """`ring 12`, `grid 4x5`, `transit-stub 100`, `backbone`, `clusters-in-acyclic 3x4`, `file net.toml`, …"""
     kind, _, rest = text.strip().partition(" ")
     try:
         if kind in _COUNTED:
@@ -147,6 +178,10 @@ def network_named(text: str, seed: int, directory: Path) -> Topology:
             case "grid":
                 columns, _, rows = rest.partition("x")
                 return grid(int(columns), int(rows))
+            case "hierarchies-in-general" | "clusters-in-acyclic":
+                count, _, size = rest.partition("x")
+                build = hierarchies_in_general if kind == "hierarchies-in-general" else clusters_in_acyclic
+                return build(int(count), int(size), seed)
             case "transit-stub":
                 return transit_stub_of(int(rest), seed)
             case "random":
@@ -159,7 +194,8 @@ def network_named(text: str, seed: int, directory: Path) -> Topology:
         if isinstance(problem, CatchmentError):
             raise
         raise InputError(f"network {shown(text)}: {kind} needs a number, as in `ring 12` or `grid 4x5`") from None
-    known = ", ".join([*_COUNTED, "grid", "transit-stub", "random", "backbone", "file"])
+    others = "grid transit-stub random backbone hierarchies-in-general clusters-in-acyclic file"
+    known = ", ".join([*_COUNTED, *others.split()])
     raise InputError(f"network {shown(text)}: use one of {known}")
 
 
@@ -202,7 +238,8 @@ class _PublishersTable(Struct, forbid_unknown_fields=True):
 
 
 class _SubscribersTable(Struct, forbid_unknown_fields=True):
-    filters: list[str]
+    filters: list[str] = []
+    patterns: list[str] = []
     count: int = 1
     notifications: int | None = None
     cycles: int = 1
@@ -218,14 +255,23 @@ class _FaultTable(Struct, forbid_unknown_fields=True):
     restart: str | None = None
 
 
-class _ScenarioTable(Struct, forbid_unknown_fields=True):
+class _UnitTable(Struct, forbid_unknown_fields=True):
+    name: str
+    kind: Kind
     network: str
+    gateway: str | None = None
+    root: str | None = None
+
+
+class _ScenarioTable(Struct, forbid_unknown_fields=True):
+    network: str | None = None
     core: str = "siena general"
     seed: int = 1
     links: _LinksTable = _LinksTable()
     publishers: list[_PublishersTable] = []
     subscribers: list[_SubscribersTable] = []
     faults: list[_FaultTable] = []
+    units: list[_UnitTable] = []
     stop_s: float | None = None
 
 
@@ -246,6 +292,8 @@ def scenario_from_toml(path: Path) -> Scenario:
         table = convert(_toml(path), _ScenarioTable)
     except ValidationError as problem:
         raise InputError(f"{path}: {problem}") from None
+    if (table.network is None) != bool(table.units):
+        raise InputError(f"{path} has a network, or units")
     links = table.links
     quality = Quality(
         max(1, round(links.delay_ms * MILLISECOND)),
@@ -257,13 +305,14 @@ def scenario_from_toml(path: Path) -> Scenario:
     )
     return Scenario(
         core=table.core,
-        network=table.network,
+        network=table.network or f"hybrid of {len(table.units)} units",
         seed=table.seed,
         quality=quality,
         publishers=tuple(map(_publishers, table.publishers)),
         subscribers=tuple(map(_subscribers, table.subscribers)),
         faults=tuple(map(_fault, table.faults)),
         stop_s=table.stop_s,
+        units=tuple(UnitOf(one.name, one.kind, one.network, one.gateway, one.root) for one in table.units),
     )
 
 
@@ -292,10 +341,10 @@ def _attribute(name: str, value: Any) -> Value | Drawn:
 
 
 def _subscribers(table: _SubscribersTable) -> Subscribers:
-    if not table.filters:
-        raise InputError("subscribers have filters")
-    filters = tuple(map(Filter, table.filters))
-    return Subscribers(table.count, filters, table.notifications, table.cycles, table.start_s, table.stop_s)
+    wanted: tuple[Filter | Pattern, ...] = (*map(Filter, table.filters), *map(Pattern, table.patterns))
+    if not wanted:
+        raise InputError("subscribers have filters or patterns")
+    return Subscribers(table.count, wanted, table.notifications, table.cycles, table.start_s, table.stop_s)
 
 
 def _fault(table: _FaultTable) -> Fault:

@@ -37,6 +37,7 @@ from catchment.routing.messages import (
     Message,
     Missed,
     Neighbor,
+    Part,
     Refuse,
     Resume,
     Routed,
@@ -108,6 +109,12 @@ class Simulation:
         self.clients: dict[str, SimClient] = {}
         self.cores: dict[str, RoutingCore | None] = dict.fromkeys(topology.brokers)
         self.core_messages = 0
+        # Notifications that came over a link and were neither delivered nor passed on.
+        self.arrivals_idle = 0
+        # By the time of a change (what a client asked, a fault), when the last control message that it caused arrived.
+        self.converged_at: dict[Time, Time] = {}
+        self._cause: Time = 0
+        self._handed_over: Sequence[Routed] = ()
         self._make_core = make_core
         self._rng = random.Random(seed)
         self._observers = tuple(observers)
@@ -168,6 +175,7 @@ class Simulation:
         client = self.client(identity)
         if client.is_connected and client.home is not None:
             client.is_connected = client.is_suspended = False
+            self._cause = self.now
             self._tell(client.home, ClientDown(), client.interface)
         client.home = None
 
@@ -182,6 +190,7 @@ class Simulation:
             self._ask(client, Subscribe(client.identity, id, wanted))
 
     def _ask(self, client: SimClient, message: Message) -> None:
+        self._cause = self.now
         if client.is_connected and client.home is not None:
             self._tell(client.home, message, client.interface)
 
@@ -273,6 +282,7 @@ class Simulation:
 
     def _refresh_links(self, brokers: Sequence[str]) -> None:
         """Tells the ends of links that have become usable or are so no longer."""
+        self._cause = self.now
         changed: list[LinkState] = []
         for one in brokers:
             for link in self.links_of(one):
@@ -301,7 +311,15 @@ class Simulation:
         core = self.cores[broker]
         assert core is not None
         self.core_messages += 1
-        self._perform_actions(broker, core.on_notifications(batch, source, self.now))
+        self._handed_over = batch
+        actions = core.on_notifications(batch, source, self._kernel.now)
+        if not actions and isinstance(source, Neighbor):
+            self.arrivals_idle += len(batch)
+        self._perform_actions(broker, actions)
+
+    def hops_of(self, notification: Notification) -> int | None:
+        """Within a delivery: how many links it has come; None if it was not delivered as it came."""
+        return next((one.hops for one in self._handed_over if one.notification is notification), None)
 
     def _perform_actions(self, broker: str, actions: Sequence[Action]) -> None:
         # The frequent ones first.
@@ -329,13 +347,16 @@ class Simulation:
         times, sent = arrivals(self.quality, way, self._kernel.now, self._rng)
         way.count(payload, sent)
         for time in times:
-            self._kernel.schedule(time, self._arrive, way, link.incarnation, payload)
+            self._kernel.schedule(time, self._arrive, way, link.incarnation, payload, self._cause)
 
-    def _arrive(self, way: Direction, incarnation: int, payload: Payload) -> None:
+    def _arrive(self, way: Direction, incarnation: int, payload: Payload, cause: Time) -> None:
+        self._cause = cause
         if incarnation == way.link.incarnation:
             if isinstance(payload, tuple):
                 self._hand_over(way.receiver, payload, way.sender)
             else:
+                if not isinstance(payload, Part):
+                    self.converged_at[cause] = self.now
                 self._tell(way.receiver, payload, way.sender)
 
     def _deliver(self, broker: str, delivery: Deliver | DeliverSequence) -> None:
@@ -354,9 +375,11 @@ class Simulation:
         key = (broker, timer.name)
         self._timers[key] = self._timers.get(key, 0) + 1
         due = max(timer.at, self.now)
-        self._kernel.schedule(due, self._fire, broker, timer.name, self._timers[key], self._lives[broker])
+        life = self._lives[broker]
+        self._kernel.schedule(due, self._fire, broker, timer.name, self._timers[key], life, self._cause)
 
-    def _fire(self, broker: str, name: str, generation: int, life: int) -> None:
+    def _fire(self, broker: str, name: str, generation: int, life: int, cause: Time) -> None:
+        self._cause = cause
         core = self.cores[broker]
         if core is not None and life == self._lives[broker] and generation == self._timers[broker, name]:
             self.core_messages += 1

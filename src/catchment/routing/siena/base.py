@@ -41,6 +41,7 @@ from catchment.routing.messages import (
     Time,
     TimerFired,
     Unsubscribe,
+    Wanted,
 )
 from catchment.routing.recall import RecallingMatcher
 from catchment.routing.sessions import Request, Sessions, filters_for
@@ -63,6 +64,10 @@ class SienaCore:
     def _may_tell(self, filter: Filter, neighbor: Neighbor) -> bool:
         """Whether a neighbor is one to tell of a filter."""
         return True
+
+    def _needed(self, wanted: Wanted) -> tuple[Filter, ...]:
+        """The filters that are wanted of the network for a subscription."""
+        return filters_for(wanted)
 
     def _always_to(self, source: Interface) -> tuple[Neighbor, ...]:
         """Neighbors that get every notification."""
@@ -116,13 +121,13 @@ class SienaCore:
                 return [Refuse(source, RemoteProtocolError(source.name, f"sent {type(message).__name__}"))]
 
     def _on_request(self, message: Request, source: Client) -> list[Action]:
-        before = self.sessions.filters_of(message.identity) if isinstance(message, Unsubscribe | Cancel) else []
+        before = self._filters_of(message.identity) if isinstance(message, Unsubscribe | Cancel) else []
         try:
             due = self.sessions.request(message, source)
         except CatchmentError as problem:
             return [Refuse(source, problem)]
         if isinstance(message, Subscribe):
-            for filter in filters_for(message.wanted):
+            for filter in self._needed(message.wanted):
                 self._subscribe(message.identity, filter)
         elif before:
             self._restate(message.identity, before)
@@ -130,11 +135,14 @@ class SienaCore:
 
     def _restate(self, identity: str, before: Sequence[Filter]) -> None:
         """Takes the filters that an identity no longer wants, and enters those that stood behind them."""
-        wanted = self.sessions.filters_of(identity)
+        wanted = self._filters_of(identity)
         gone = [one for one in before if one not in set(wanted) and self._unsubscribe(identity, one)]
         for filter in wanted:
             if any(one.covers(filter) for one in gone):
                 self._subscribe(identity, filter)
+
+    def _filters_of(self, identity: str) -> list[Filter]:
+        return self.sessions.filters_of(identity, self._needed)
 
     def _flushed(self) -> list[Action]:
         return [

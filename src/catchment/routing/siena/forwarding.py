@@ -25,11 +25,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic
 
+from catchment.model.filter import Pattern
 from catchment.routing.messages import Neighbor
 from catchment.routing.poset import K, Poset
 
-# A neighboring broker, or the identity of a local client.
-Subscriber = Neighbor | str
+# A neighboring broker, the identity of a local client, or a pattern that is watched here.
+Subscriber = Neighbor | str | Pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,9 @@ class Change(Generic[K]):
 
     withdrawn: tuple[K, ...]
     announced: tuple[K, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.withdrawn or self.announced)
 
 
 class Forwarding(Generic[K]):
@@ -196,8 +200,8 @@ class Forwarding(Generic[K]):
         found = []
         for neighbor in sorted(self._told):
             told, wanted, touched = self._told[neighbor], self._wanted[neighbor], self._touched[neighbor]
-            withdrawn = _in_text_order(one for one in touched if one in told and one not in wanted)
-            announced = _in_text_order(one for one in touched if one in wanted and one not in told)
+            withdrawn = in_text_order(one for one in touched if one in told and one not in wanted)
+            announced = in_text_order(one for one in touched if one in wanted and one not in told)
             touched.clear()
             for one in withdrawn:
                 del told[one]
@@ -207,5 +211,5 @@ class Forwarding(Generic[K]):
         return found
 
 
-def _in_text_order(filters: Iterable[K]) -> tuple[K, ...]:
+def in_text_order(filters: Iterable[K]) -> tuple[K, ...]:
     return tuple(sorted(filters, key=str))

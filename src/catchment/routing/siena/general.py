@@ -1,9 +1,8 @@
 """Brokers as peers in any network, with cycles and redundant links (SIENA §4.3, §5.2.3).
 
-The text leaves the general architecture to "well-known techniques": here, link states. Every broker floods two
-records, the links it has and what its own clients want (the roots of it: covering at the origin), each with a number
-that only grows: it is never less than the time, so that a broker which has lost its memory goes on above what it said
-before. So all brokers know the same, and each computes the same shortest-path trees (`paths.py`).
+The text leaves the general architecture to "well-known techniques": here, link states (`link_states.py`). Every broker
+floods two records, the links it has and what its own clients want (the roots of it: covering at the origin), each
+with a number that only grows. So all brokers know the same, and each computes the same shortest-path trees.
 
 A notification travels down the tree of the broker it was published at: a broker forwards it to a neighbor that is
 below it in that tree if somebody beyond wants it. Each broker has one place in the tree, so nothing loops or comes
@@ -11,13 +10,13 @@ twice. That is equation (1) with NST taken by origin; reduction by covering *bet
 algorithm does, would be wrong here: two filters of different origins travel different trees, so one cannot stand in
 for the other.
 
-Links             replaces the record if newer, and is flooded on. Trees are computed anew when next needed.
+Links             replaces the record if newer, and is flooded on.
 Wants, -Change    likewise; a change that does not follow the record known is the neighbor's mistake.
 own record        heard from others with a greater number: from before a crash, and the clock went back. Ours is
                   stated anew with one greater.
 LinkUp            both ends give each other all records they have: two networks that were apart become one.
-LinkDown          our links are stated anew. A broker that is gone is in nobody's tree; what it wanted is kept, and
-                  is not followed until it is back.
+LinkDown          our links are stated anew. What a broker that is gone wanted is kept, and is not followed until it
+                  is back.
 notifications     what has come before is dropped: by publisher, all that is not newer than the last. While records
                   spread, brokers may disagree about trees; then that, and a bound on hops, keep copies from going
                   round. What is lost or late then is lost: best effort, as in §3.9.
@@ -47,7 +46,7 @@ from catchment.routing.messages import (
 from catchment.routing.newest import Newest
 from catchment.routing.siena.base import SienaCore
 from catchment.routing.siena.forwarding import Change
-from catchment.routing.siena.paths import agreed, next_hops, tree
+from catchment.routing.siena.link_states import LinkStates, following
 
 # Told of everything that local clients want: stands for the flood.
 EVERYBODY: Final = Neighbor("*")
@@ -63,13 +62,10 @@ class GeneralCore(SienaCore):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.interest.connect(EVERYBODY)
-        self._costs: dict[Neighbor, int] = {}
-        self._links: dict[str, Links] = {name: Links(name, 0, ())}
+        self._links = LinkStates(name)
         self._wants_seq: dict[str, int] = {name: 0}
         self._wants: dict[str, dict[Filter, int]] = {name: {}}
-        self._numbers_next = 0
         self._now: Time = 0
-        self._hops: dict[str, dict[str, str]] = {}
         self._newest = Newest(PUBLISHERS_MAX)
 
     def on_message(self, message: Message, source: Interface, now: Time) -> list[Action]:
@@ -79,50 +75,32 @@ class GeneralCore(SienaCore):
         return super().on_message(message, source, now)
 
     def _after(self, seq: int) -> int:
-        """The number of a record that follows one."""
-        return max(seq + 1, self._now)
+        return following(seq, self._now)
 
     # --- what is known ---
 
     @property
     def origins(self) -> tuple[str, ...]:
         """The brokers that can be reached, this one among them."""
-        return tuple(sorted(tree(self._agreed(), self.name)))
+        return self._links.reached
 
     def wants_of(self, origin: str) -> tuple[Filter, ...]:
         return self.interest.told_to(EVERYBODY) if origin == self.name else tuple(self._wants.get(origin, ()))
 
-    def _agreed(self) -> dict[str, dict[str, int]]:
-        return agreed({origin: dict(record.costs) for origin, record in self._links.items()})
-
     def _hops_from(self, origin: str) -> dict[str, str]:
-        """For each broker that is reached through this one from an origin, the neighbor that leads to it."""
-        if origin not in self._hops:
-            self._hops[origin] = next_hops(tree(self._agreed(), origin), self.name)
-        return self._hops[origin]
+        return self._links.hops_from(origin)
 
     # --- links ---
 
     def _on_link_up(self, neighbor: Neighbor, cost: int) -> list[Action]:
-        actions = self._restated_links({**self._costs, neighbor: cost})
-        known: list[Message] = [self._links[one] for one in sorted(self._links) if one != self.name]
-        known += [self._whole_wants(one) for one in sorted(self._wants_seq)]
-        return actions + [Send(neighbor, message) for message in known]
+        wants = [Send(neighbor, self._whole_wants(one)) for one in sorted(self._wants_seq)]
+        return self._links.up(neighbor, cost, self._now) + wants
 
     def _on_link_down(self, neighbor: Neighbor) -> list[Action]:
-        return self._restated_links({one: cost for one, cost in self._costs.items() if one != neighbor})
-
-    def _restated_links(self, links: dict[Neighbor, int], seq: int = 0) -> list[Action]:
-        """Our links, told to all; with a number after `seq` too."""
-        self._costs = links
-        following = self._after(max(self._links[self.name].seq, seq))
-        costs = tuple(sorted((one.name, cost) for one, cost in links.items()))
-        self._links[self.name] = Links(self.name, following, costs)
-        self._hops.clear()
-        return self._flooded(self._links[self.name])
+        return self._links.down(neighbor, self._now)
 
     def _flooded(self, message: Message, source: Neighbor | None = None) -> list[Action]:
-        return [Send(one, message) for one in sorted(self._costs) if one != source]
+        return self._links.flooded(message, source)
 
     # --- what clients want ---
 
@@ -141,17 +119,8 @@ class GeneralCore(SienaCore):
 
     def _on_neighbor(self, message: Message, source: Neighbor) -> list[Action]:
         match message:
-            case Links() if message.origin == self.name:
-                if message.seq < self._links[self.name].seq or message == self._links[self.name]:
-                    return []
-                return self._restated_links(self._costs, message.seq)
             case Links():
-                known = self._links.get(message.origin)
-                if known is not None and known.seq >= message.seq:
-                    return []
-                self._links[message.origin] = message
-                self._hops.clear()
-                return self._flooded(message, source)
+                return self._links.heard(message, source, self._now)
             case Wants() if message.origin == self.name:
                 return self._outbid(message)
             case Wants():
@@ -191,9 +160,9 @@ class GeneralCore(SienaCore):
             self._remote.remove(before.pop(one))
         for one in after:
             if one not in before:
-                before[one] = self._numbers_next
-                self._remote.add(self._numbers_next, one, group=origin)
-                self._numbers_next += 1
+                before[one] = self._remote_next
+                self._remote.add(self._remote_next, one, group=origin)
+                self._remote_next += 1
         self._wants_seq[origin] = seq
 
     # --- notifications ---
@@ -202,10 +171,14 @@ class GeneralCore(SienaCore):
         fresh = [one for one in batch if one.hops <= HOPS_MAX and self._newest.is_new(one.notification)]
         notifications = [one.notification for one in fresh]
         actions = self.sessions.due(notifications, now)
-        outgoing: dict[str, list[Routed]] = {}
+        outgoing: dict[Neighbor, list[Routed]] = {}
         for routed, origins in zip(fresh, self._remote.found(notifications), strict=True):
-            hops = self._hops_from(routed.origin or self.name)
-            for neighbor in sorted({hops[one] for one in origins if one in hops}):
-                if Neighbor(neighbor) in self._costs:
-                    outgoing.setdefault(neighbor, []).append(self._onward(routed))
-        return actions + [Forward(Neighbor(one), tuple(outgoing[one])) for one in sorted(outgoing)]
+            for neighbor in self._next(routed, origins, source):
+                outgoing.setdefault(neighbor, []).append(self._onward(routed))
+        return actions + [Forward(one, tuple(outgoing[one])) for one in sorted(outgoing)]
+
+    def _next(self, routed: Routed, origins: Sequence[str], source: Interface) -> list[Neighbor]:
+        """The neighbors that a notification goes to, if these origins want it."""
+        hops = self._hops_from(routed.origin or self.name)
+        found = map(Neighbor, sorted({hops[one] for one in origins if one in hops}))
+        return [one for one in found if one in self._links.costs]
