@@ -269,6 +269,8 @@ def detect(
 
 SCENARIO_HELP: Final = "A scenario: TOML, or the notation of SIENA's Figure 25 or of filter propagation's Figure 4.2."
 
+MERGING_HELP: Final = "Merge filters said over a link: none, perfect, or the share let through that nobody asked for."
+
 
 @app.command
 def simulate(
@@ -277,13 +279,16 @@ def simulate(
     *,
     core: Annotated[str | None, Parameter(help="Another routing system than the scenario's.")] = None,
     seed: Annotated[int | None, Parameter(help="Another seed than the scenario's.")] = None,
+    merging: Annotated[str | None, Parameter(help=MERGING_HELP)] = None,
+    batch_ms: Annotated[float | None, Parameter(help="How long changes wait to go over a link together.")] = None,
     picture: Annotated[str | None, Parameter(help="Draw the network with its traffic: a name in .svg or .png.")] = None,
     json: JsonFlag = False,
 ) -> int:
     """Play a scenario on simulated brokers and measure it. The same seed gives the same run."""
     from catchment.cli.simulate import run_simulate
 
-    return run_simulate(scenario, core, seed, picture, json)
+    changes = {"core": core, "seed": seed, "merging": merging, "batch_ms": batch_ms}
+    return run_simulate(scenario, {name: one for name, one in changes.items() if one is not None}, picture, json)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

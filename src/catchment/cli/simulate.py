@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from catchment.cli.terminal import BadUsage, console
 from catchment.errors import InputError
@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from catchment.sim.scenario import Scenario
 
 
-def run_simulate(scenario: str, core: str | None, seed: int | None, picture: str | None, as_json: bool) -> int:
+def run_simulate(scenario: str, changes: dict[str, Any], picture: str | None, as_json: bool) -> int:
+    """`changes` stand in for what the scenario says."""
     from catchment.sim.notations import read_scenario
+    from catchment.sim.scenario import merging_share
 
     path = Path(scenario)
     try:
         found = read_scenario(path)
-        found = replace(found, core=core or found.core, seed=found.seed if seed is None else seed)
+        if "merging" in changes:
+            changes = {**changes, "merging": merging_share(_number_or_word(changes["merging"]))}
+        found = replace(found, **changes)
         found.topology(path.parent)
     except InputError as problem:
         raise BadUsage(str(problem)) from None
@@ -35,6 +39,13 @@ def run_simulate(scenario: str, core: str | None, seed: int | None, picture: str
     else:
         _print(found, measures, picture)
     return 0
+
+
+def _number_or_word(text: str) -> str | float:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _played(scenario: Scenario, directory: Path) -> Measures:

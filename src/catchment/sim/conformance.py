@@ -73,6 +73,8 @@ class Core:
     leftovers: Tables = leftovers
     # The brokers whose clients must get what is published at one.
     served: Callable[[Simulation, str], set[str]] = reachable
+    # It tells its neighbors Interest and Advertised, hop by hop, which may be merged.
+    can_merge: bool = False
 
     @property
     def needs_tree(self) -> bool:
@@ -129,9 +131,9 @@ TREES: Final = ("line", "star", "balanced tree", "random tree")
 ANY_NETWORK: Final = ("random tree", "ring", "mesh", "random network")
 HYBRIDS: Final = ("hierarchies in general", "clusters in acyclic", "three deep", "random hybrid")
 CORES: Final[dict[str, Core]] = {
-    "siena acyclic": Core(_acyclic, TREES, acyclic_tables),
-    "siena hierarchical": Core(_hierarchical, TREES, hierarchical_tables),
-    "siena advertising": Core(_advertising, TREES, advertising_tables, needs_advertisements=True),
+    "siena acyclic": Core(_acyclic, TREES, acyclic_tables, can_merge=True),
+    "siena hierarchical": Core(_hierarchical, TREES, hierarchical_tables, can_merge=True),
+    "siena advertising": Core(_advertising, TREES, advertising_tables, needs_advertisements=True, can_merge=True),
     "siena delegating": Core(_delegating, TREES, delegating_tables, True, delegating_leftovers),
     "siena merging": Core(_merging(AcyclicCore, Merging()), TREES, merging_tables, leftovers=merging_leftovers),
     "siena merging imperfect": Core(

@@ -47,9 +47,8 @@ def _link(simulation: Simulation, core: MergingCore, neighbor: Neighbor, is_perf
         yield from _missing(where, offered(simulation, near), offers)
     yield from _missing(where, wanted, filters)
     if is_perfect and not isinstance(core.inner, AdvertisingCore):
-        union = reduce(or_, wanted, Filter.nothing())
         for one in filters:
-            if not union.covers(one):
+            if not reduce(or_, (other for other in wanted if one.covers(other)), Filter.nothing()).covers(one):
                 yield f"{where}: {one} lets more through than is wanted"
 
 

@@ -17,7 +17,6 @@ from typing import Final
 from catchment.model.notification import Notification
 from catchment.model.values import Value
 from catchment.routing.messages import SECOND, Deliver, DeliverSequence, Part
-from catchment.sim.conformance import CORES
 from catchment.sim.network import MILLISECOND
 from catchment.sim.scenario import Drawn, Fault, Publishers, Scenario, Subscribers
 from catchment.sim.simulation import SimClient, Simulation
@@ -68,7 +67,7 @@ class _Player:
         self.scenario = scenario
         self.rng = random.Random(scenario.seed)
         topology = scenario.topology(directory)
-        make_core = CORES[scenario.core].make(topology)
+        make_core = scenario.make_core(topology)
         self.simulation = Simulation(
             topology, make_core, seed=scenario.seed, quality=scenario.quality, observers=(self,)
         )

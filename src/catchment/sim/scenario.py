@@ -5,7 +5,7 @@ TOML, our own:
     seed = 1
     core = "siena acyclic"            # one of the conformance suite's
     network = "transit-stub 100"      # or line, star, ring, mesh, tree 31, grid 4x5, backbone, random 20, file net.toml
-    links = { delay_ms = 1, loss = 0.0, jitter_ms = 0 }
+    links = { delay_ms = 1, loss = 0.0, jitter_ms = 0 }   # merging = "perfect" or a share, batch_ms = 5
 
     [[units]]                         # of a hybrid, instead of a network: `sim/hybrid.py`
     name = "east"                     # its brokers are east.0, east.1, …
@@ -43,17 +43,22 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from msgspec import Struct, ValidationError, convert
 
 from catchment.errors import CatchmentError, InputError, shown
 from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.measure import Distribution, Spread, choice, even
 from catchment.model.values import Value
+from catchment.routing.core import RoutingCore
+from catchment.routing.siena.base import SienaCore
 from catchment.routing.siena.gateway import Kind
+from catchment.routing.siena.merging import LinkPolicy, Merging, MergingCore
 from catchment.sim.conformance import CORES
 from catchment.sim.hybrid import Plan, clusters_in_acyclic, hierarchies_in_general, hybrid
 from catchment.sim.network import MILLISECOND, Quality
+from catchment.sim.simulation import MakeCore
 from catchment.sim.topology import (
     Link,
     Topology,
@@ -137,12 +142,20 @@ class Scenario:
     subscribers: tuple[Subscribers, ...] = ()
     faults: tuple[Fault, ...] = ()
     stop_s: float | None = None
+    # What may be let through that nobody asked for, as a share; 0 merges perfectly, None does not.
+    merging: float | None = None
+    batch_ms: float = 0.0
     # Of a hybrid: then `network` only describes it.
     units: tuple[UnitOf, ...] = ()
 
     def __post_init__(self) -> None:
         if self.core not in CORES:
             raise InputError(f"there is no core {shown(self.core)}: use one of {', '.join(CORES)}")
+        if (self.merging is not None or self.batch_ms) and not CORES[self.core].can_merge:
+            able = ", ".join(name for name, core in CORES.items() if core.can_merge)
+            raise InputError(f"{self.core} cannot merge or batch what it says over links: use one of {able}")
+        if self.merging is not None and not 0 <= self.merging < 1:
+            raise InputError(f"merging is a share from 0 to less than 1, found {self.merging}")
         clients = sum(one.count for one in self.publishers) + sum(one.count for one in self.subscribers)
         if clients > CLIENTS_MAX:
             raise InputError(f"CLIENTS_MAX is {CLIENTS_MAX:,}, the scenario has {clients:,}")
@@ -155,6 +168,37 @@ class Scenario:
         else:
             found = network_named(self.network, self.seed, where)
         return found.spanning_tree() if CORES[self.core].needs_tree else found
+
+    def make_core(self, topology: Topology) -> MakeCore:
+        """What makes the cores of brokers, with what is said over links merged as the scenario says."""
+        make = CORES[self.core].make(topology)
+        if self.merging is None and not self.batch_ms:
+            return make
+        merging = None if self.merging is None else Merging(self.merging, self.distribution)
+        policy = LinkPolicy(merging, round(self.batch_ms * MILLISECOND))
+
+        def make_merging(broker: str) -> RoutingCore:
+            inner = make(broker)
+            assert isinstance(inner, SienaCore)
+            return MergingCore(inner, policy)
+
+        return make_merging
+
+    @property
+    def distribution(self) -> Distribution:
+        """How the attributes are spread that all publishers draw alike."""
+        drawn: dict[str, set[Value | Drawn]] = {}
+        for one in self.publishers:
+            for name, value in one.attributes.items():
+                drawn.setdefault(name, set()).add(value)
+        alike = {name: next(iter(values)) for name, values in drawn.items() if len(values) == 1}
+        return Distribution({name: _spread(value) for name, value in alike.items()})
+
+
+def _spread(value: Value | Drawn) -> Spread:
+    if not isinstance(value, Drawn):
+        return choice({value: 1.0})
+    return choice(dict.fromkeys(value.one_of, 1.0)) if value.one_of else even(value.low, value.high)
 
 
 # --- networks -----------------------------------------------------------------------------------
@@ -224,6 +268,8 @@ class _LinksTable(Struct, frozen=True, forbid_unknown_fields=True):
     duplicates: float = 0.0
     reordered: float = 0.0
     transport: str = "stream"
+    merging: Literal["none", "perfect"] | float = "none"
+    batch_ms: float = 0.0
 
 
 class _PublishersTable(Struct, forbid_unknown_fields=True):
@@ -312,8 +358,20 @@ def scenario_from_toml(path: Path) -> Scenario:
         subscribers=tuple(map(_subscribers, table.subscribers)),
         faults=tuple(map(_fault, table.faults)),
         stop_s=table.stop_s,
+        merging=merging_share(links.merging),
+        batch_ms=links.batch_ms,
         units=tuple(UnitOf(one.name, one.kind, one.network, one.gateway, one.root) for one in table.units),
     )
+
+
+def merging_share(found: str | float) -> float | None:
+    """As it is written: none, perfect, or a share."""
+    if isinstance(found, str):
+        named = {"none": None, "perfect": 0.0}
+        if found not in named:
+            raise InputError(f"merging is none, perfect or a share such as 0.2, found {shown(found)}")
+        return named[found]
+    return found
 
 
 def _publishers(table: _PublishersTable) -> Publishers:

@@ -15,9 +15,10 @@ held is sent and forgotten, and the other chains stay open: the monitor downstre
 Chains of one length differ only in when their last and first notification were published; kept are the earliest and
 the latest last and the latest first. That errs to one side: it may send what cannot matter.
 
-within    A chain that began longer ago is not extended. What is held is dropped when something is published so long
-          after all of it: every wait that it could be in is over. Dropping some of it would be wrong: an f that was
-          ignored because of an earlier one would be taken for the first.
+within    A chain that began longer ago is not extended. What is held is dropped when a notification for the first
+          filter was published so long after all of it: every wait that it could be in is over. Dropping some of it
+          would be wrong: an f that was ignored because of an earlier one would be taken for the first. And so would
+          dropping it for another filter: such an f may be held further upstream, and come later.
 ongoing   A thinner that begins when the monitors downstream already have the first notifications of this part cannot
           know for which keys, and takes chains of every length for open, for each key.
 limits    Past HELD_MAX the key in question is sent as if it were complete. Past KEYS_MAX, when those too old for
@@ -95,7 +96,8 @@ class Thinner:
         if self._sends_all:
             return [one]
         kept = self._keys.get(key) or _Kept(self._chains_at_first())
-        self._drop_old(kept, published)
+        if 0 in one.steps:
+            self._drop_old(kept, published)
         counts, is_complete = self._counted(kept, published, one.steps)
         if not counts:
             return []
@@ -113,7 +115,8 @@ class Thinner:
     def _counted(self, kept: _Kept, published: datetime, steps: tuple[int, ...]) -> tuple[bool, bool]:
         """Whether it opens or extends a chain, and whether it completes one."""
         counts = is_complete = False
-        for step in steps:
+        # The last first: it does not extend the chain that it opens.
+        for step in sorted(steps, reverse=True):
             first = published if step == 0 else self._extended(kept, step, published)
             if first is not None:
                 counts = True
