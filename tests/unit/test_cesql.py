@@ -1,7 +1,6 @@
 """CESQL rule by rule: syntax, types, casts, errors, operators, functions, text, limits, the implied filter."""
 
 import copy
-import dataclasses
 import pickle
 import time
 from datetime import UTC, datetime, timedelta, timezone
@@ -637,7 +636,7 @@ def test_equal_expressions_are_equal_values():
 def test_expressions_and_evaluations_are_immutable():
     expression = Cesql("a")
     for thing, name in ((expression, "text"), (expression, "root"), (expression.evaluate({}), "value")):
-        with pytest.raises(dataclasses.FrozenInstanceError):
+        with pytest.raises(AttributeError):
             setattr(thing, name, "b")
 
 

@@ -383,9 +383,10 @@ def _irredundant(constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
 # --- patterns and subscriptions -----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class Pattern:
     """A sequence of filters, within a time and by the values of attributes where it says so (SIENA §3.4)."""
+
+    __slots__ = ("_identity", "by", "filters", "within")
 
     filters: tuple[Filter, ...]
     within: timedelta | None
@@ -404,15 +405,14 @@ class Pattern:
     def _set(self, filters: Sequence[Filter], within: timedelta | None, by: Sequence[str]) -> None:
         if not filters:
             raise BadFilterError("a pattern needs at least one filter")
-        for limit, most, count in (
-            ("PATTERN_FILTERS_MAX", PATTERN_FILTERS_MAX, len(filters)),
-            ("PATTERN_KEYS_MAX", PATTERN_KEYS_MAX, len(by)),
-        ):
-            if count > most:
-                raise LimitError(limit, most, count)
-        object.__setattr__(self, "filters", tuple(filters))
-        object.__setattr__(self, "within", within and checked_duration(within // MICROSECOND))
-        object.__setattr__(self, "by", tuple(dict.fromkeys(checked_name(name) for name in by)))
+        if len(filters) > PATTERN_FILTERS_MAX:
+            raise LimitError("PATTERN_FILTERS_MAX", PATTERN_FILTERS_MAX, len(filters))
+        if len(by) > PATTERN_KEYS_MAX:
+            raise LimitError("PATTERN_KEYS_MAX", PATTERN_KEYS_MAX, len(by))
+        self.filters = tuple(filters)
+        self.within = within and checked_duration(within // MICROSECOND)
+        self.by = tuple(dict.fromkeys(checked_name(name) for name in by))
+        self._identity = (self.filters, self.within, self.by)
 
     @property
     def is_simple(self) -> bool:
@@ -432,6 +432,15 @@ class Pattern:
         by = f" by {', '.join(map(quoted_name, self.by))}" if self.by else ""
         return " -> ".join(f"[{one}]" for one in self.filters) + within + by
 
+    def __repr__(self) -> str:
+        return f"Pattern({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pattern) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
     def __reduce__(self) -> tuple[object, ...]:
         return Pattern.from_json, (self.to_json(),)
 
@@ -449,11 +458,10 @@ class Pattern:
             return cls(found)
         if not isinstance(found, Mapping) or not {"sequence"} <= set(found) <= {"sequence", "within", "by"}:
             raise BadFilterError(f'{shown(found)} is not a pattern: write text or {{"sequence": [filter, …]}}')
-        within, by = found.get("within"), found.get("by", [])
-        if not isinstance(found["sequence"], list) or not isinstance(by, list) or not isinstance(within, str | None):
+        within, by, sequence = found.get("within"), found.get("by", []), found["sequence"]
+        if not (isinstance(sequence, list) and isinstance(by, list) and isinstance(within, str | None)):
             raise BadFilterError(f"{shown(found)} is not a pattern: sequence and by are lists, within a duration")
-        duration = None if within is None else language.parse_duration(within)
-        return cls.of(*map(Filter.from_json, found["sequence"]), within=duration, by=by)
+        return cls.of(*map(Filter.from_json, sequence), within=within and language.parse_duration(within), by=by)
 
 
 @dataclass(frozen=True, slots=True)

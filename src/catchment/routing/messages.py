@@ -16,8 +16,9 @@ Notifications are no messages: they come and go in batches (`RoutingCore.on_noti
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -28,7 +29,15 @@ from catchment.model.notification import Notification
 
 # Microseconds. Of the epoch in a live network, of the run in a simulation: a core only compares and adds.
 Time = int
-Wanted = Filter | Pattern | Cesql
+if TYPE_CHECKING:
+    Wanted = Filter | Pattern | Cesql
+else:
+
+    class Wanted(ABC):  # noqa: B024 (registered for, not derived from)
+        """What may be subscribed to. One class at run time, because that is what the wire decodes into."""
+
+    for _kind in (Filter, Pattern, Cesql):
+        Wanted.register(_kind)
 
 SECOND: Final = 1_000_000
 
@@ -62,10 +71,14 @@ Interface = Neighbor | Client | Host
 HOST: Final = Host()
 
 
+class Said(Struct, frozen=True, array_like=True, tag=True):
+    """What travels between processes: as an array that begins with its name (`wire.py`)."""
+
+
 # --- client to broker ---------------------------------------------------------------------------
 
 
-class Subscribe(Struct, frozen=True):
+class Subscribe(Said, frozen=True):
     """The identity wants what matches; `id` names the subscription in deliveries and is unique to the identity."""
 
     identity: str
@@ -73,53 +86,53 @@ class Subscribe(Struct, frozen=True):
     wanted: Wanted
 
 
-class Unsubscribe(Struct, frozen=True):
+class Unsubscribe(Said, frozen=True):
     """Cancels the identity's subscriptions that are covered by this (SIENA §3.8)."""
 
     identity: str
-    wanted: Filter | Pattern
+    wanted: Wanted
 
 
-class Cancel(Struct, frozen=True):
+class Cancel(Said, frozen=True):
     """Cancels one subscription."""
 
     identity: str
     id: str
 
 
-class Advertise(Struct, frozen=True):
+class Advertise(Said, frozen=True):
     identity: str
     advertisement: Advertisement
 
 
-class Unadvertise(Struct, frozen=True):
+class Unadvertise(Said, frozen=True):
     """Cancels the identity's advertisements that are covered by this."""
 
     identity: str
     advertisement: Advertisement
 
 
-class MapIdentity(Struct, frozen=True):
+class MapIdentity(Said, frozen=True):
     """Deliveries for the identity go to this client from now on."""
 
     identity: str
     handler: str
 
 
-class Suspend(Struct, frozen=True):
+class Suspend(Said, frozen=True):
     """What the identity is due waits, in bounds, until it resumes."""
 
     identity: str
 
 
-class Resume(Struct, frozen=True):
+class Resume(Said, frozen=True):
     identity: str
 
 
 # --- broker to broker ---------------------------------------------------------------------------
 
 
-class Interest(Struct, frozen=True):
+class Interest(Said, frozen=True):
     """What the sender wants to be sent: filters withdrawn and filters announced, as one change.
 
     One message, so that there is no moment between the two: what a withdrawn filter let through is let through
@@ -129,14 +142,14 @@ class Interest(Struct, frozen=True):
     announced: tuple[Filter, ...] = ()
 
 
-class Advertised(Struct, frozen=True):
+class Advertised(Said, frozen=True):
     """What may come from the sender, or through it: advertisements withdrawn and announced, as one change."""
 
     withdrawn: tuple[Advertisement, ...] = ()
     announced: tuple[Advertisement, ...] = ()
 
 
-class Delegated(Struct, frozen=True):
+class Delegated(Said, frozen=True):
     """Patterns that the sender wants thinned for it (SIENA §5.4.3), withdrawn and announced, and what it wants besides:
     one change. Each that is withdrawn is answered with a last `Part`. `ongoing` names those announced of which the
     sender may already have the first notifications."""
@@ -147,7 +160,7 @@ class Delegated(Struct, frozen=True):
     interest: Interest = Interest()
 
 
-class Held(Struct, frozen=True):
+class Held(Struct, frozen=True, array_like=True):
     """A notification that was held back, for some filters of a pattern, by their places in it. `arrived` is when it
     came to the broker that held it first."""
 
@@ -156,7 +169,7 @@ class Held(Struct, frozen=True):
     steps: tuple[int, ...]
 
 
-class Part(Struct, frozen=True):
+class Part(Said, frozen=True):
     """What was held back of a delegated pattern, by time of publication; the last for one that was withdrawn."""
 
     pattern: Pattern
@@ -164,7 +177,7 @@ class Part(Struct, frozen=True):
     is_last: bool = False
 
 
-class Links(Struct, frozen=True):
+class Links(Said, frozen=True):
     """The links that `origin` has, with their costs, by name; one with a greater `seq` replaces it. Flooded."""
 
     origin: str
@@ -172,7 +185,7 @@ class Links(Struct, frozen=True):
     costs: tuple[tuple[str, int], ...]
 
 
-class Wants(Struct, frozen=True):
+class Wants(Said, frozen=True):
     """All that the clients of `origin` want. Flooded."""
 
     origin: str
@@ -180,7 +193,7 @@ class Wants(Struct, frozen=True):
     filters: tuple[Filter, ...]
 
 
-class WantsChange(Struct, frozen=True):
+class WantsChange(Said, frozen=True):
     """What has changed in that since the record numbered `after`. Flooded."""
 
     origin: str
@@ -190,7 +203,7 @@ class WantsChange(Struct, frozen=True):
     announced: tuple[Filter, ...]
 
 
-class Registration(Struct, frozen=True):
+class Registration(Said, frozen=True):
     """What the clients of `origin` have asked for, carried to the center: all that stands if it `is_whole`, else what
     follows the registration with a `seq` of one less and the same `links_seq`, the number of the origin's links."""
 
@@ -258,7 +271,7 @@ Message = (
 # --- notifications on their way -----------------------------------------------------------------
 
 
-class Routed(Struct, frozen=True, gc=False):
+class Routed(Struct, frozen=True, array_like=True, gc=False):
     """A notification between brokers, with what the routing system writes on it: `origin` is the broker it was
     published at, `hops` how many links it has come. A copy for one client says which: its broker and identity."""
 

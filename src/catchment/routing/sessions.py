@@ -301,7 +301,7 @@ def filters_for(wanted: Wanted) -> tuple[Filter, ...]:
     return (wanted.filter if isinstance(wanted, Cesql) else wanted,)
 
 
-def cancels(unwanted: Filter | Pattern, wanted: Wanted) -> bool:
+def cancels(unwanted: Wanted, wanted: Wanted) -> bool:
     """Whether an unsubscription cancels a subscription (SIENA §3.8)."""
     if isinstance(wanted, Cesql):
         # Its own filter may be wider than it is: covering that is covering it.

@@ -26,7 +26,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -86,22 +86,32 @@ class Evaluation:
         return self.errors[0].kind if self.errors else None
 
 
-@dataclass(frozen=True)
 class Cesql:
     """A CESQL expression. Immutable; equal expressions have equal canonical text, which `str()` gives."""
 
     text: str
-    root: Expression = field(init=False, repr=False, compare=False)
+    root: Expression
 
-    def __post_init__(self) -> None:
-        root = _parsed(_checked_text(self.text))
-        object.__setattr__(self, "root", root)
-        object.__setattr__(self, "text", str(root))
+    def __init__(self, text: str) -> None:
+        object.__setattr__(self, "root", _parsed(_checked_text(text)))
+        object.__setattr__(self, "text", str(self.root))
         # What prints must parse again, so the canonical text obeys the limit too.
         _check_size(self.text, "a canonical text")
 
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        return f"Cesql(text={self.text!r})"
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"an expression is immutable: {name} cannot be set")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cesql) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
 
     def __reduce__(self) -> tuple[object, ...]:
         return Cesql, (self.text,)

@@ -380,8 +380,7 @@ class DelegatingCore(AdvertisingCore):
     def _on_part(self, message: Part, source: Neighbor) -> list[Action]:
         part, closing = message.pattern, self._closing.get(source, {})
         users = closing[part][0] if part in closing else self._told.get(source, {}).get(part)
-        is_bad = any(not 0 <= step < len(part.filters) for one in message.held for step in one.steps)
-        if users is None or is_bad or (message.is_last and part not in closing):
+        if users is None or not _is_sound(message) or (message.is_last and part not in closing):
             return [Refuse(source, RemoteProtocolError(source.name, f"sent a part of {part}, which it cannot have"))]
         actions: list[Action] = []
         for need in [self._needs[one] for one in dict.fromkeys(one for one, _ in users.runs) if one in self._needs]:
@@ -449,6 +448,12 @@ class DelegatingCore(AdvertisingCore):
             pattern, step = self._places_by_number[number]
             found.setdefault(pattern, []).append(step)
         return tuple((pattern, tuple(sorted(steps))) for pattern, steps in found.items())
+
+
+def _is_sound(part: Part) -> bool:
+    """Whether all that was held could be: it has a time, and matched filters that there are."""
+    places = range(len(part.pattern.filters))
+    return all(one.notification.time is not None and set(one.steps) <= set(places) for one in part.held)
 
 
 def _is_compound(wanted: Wanted) -> bool:
