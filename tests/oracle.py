@@ -225,12 +225,12 @@ def thinned(pattern: Pattern, arrivals: Sequence[Notification]) -> list[list[Not
         if key is None:
             continue
         mine, open_chains = held.setdefault(key, []), chains.setdefault(key, [])
-        if mine and pattern.within is not None and one.time - mine[-1].time > pattern.within:
+        opens = matches(pattern.filters[0], one)
+        if opens and mine and pattern.within is not None and one.time - mine[-1].time > pattern.within:
             mine.clear()
         fitting = [chain for chain in open_chains if _extends(pattern, chain, one)]
         for chain in fitting:
             chain.append(one)
-        opens = matches(pattern.filters[0], one)
         if opens:
             open_chains.append([one])
         if fitting or opens:

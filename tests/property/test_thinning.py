@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from catchment.model.filter import Filter, Pattern
@@ -58,8 +58,7 @@ def matched(pattern: Pattern, one: Notification) -> list[int]:
 def through_thinners(pattern: Pattern, parts: Sequence[range], stream: Sequence[Notification]) -> tuple[Sequences, int]:
     """What a monitor finds that gets the parts from thinners and the rest as it comes; and how much it got."""
     monitor, found, count = HeldMonitor(pattern), [], 0
-    thinners = [(part, Thinner(Pattern.of(*(pattern.filters[i] for i in part), within=pattern.within, by=pattern.by)))
-                for part in parts]  # fmt: skip
+    thinners = [(part, Thinner(part_of(pattern, part))) for part in parts]
     plain = [step for step in range(len(pattern.filters)) if not any(step in part for part in parts)]
     for now, one in enumerate(stream):
         places = matched(pattern, one)
@@ -88,6 +87,39 @@ def test_the_monitor_downstream_finds_the_same(pattern: Pattern, places: list[in
     assert found == at_once(pattern, stream) == oracle.sequences(pattern, stream)
 
 
+def part_of(pattern: Pattern, steps: range) -> Pattern:
+    return Pattern.of(*(pattern.filters[i] for i in steps), within=pattern.within, by=pattern.by)
+
+
+# The second A is ignored, and held upstream when a late C ends the wait of the first: it must not be the first then.
+LATE = [("A", 1), ("B", 1), ("A", 10), ("C", 12), ("A", 6), ("B", 5), ("C", 8)]
+
+
+@given(patterns, st.integers(0, 2), st.integers(2, 3), streams)
+@example(
+    Pattern("[kind = 'A'] -> [kind = 'B'] -> [kind = 'C'] within 20s"),
+    0,
+    2,
+    [({"kind": kind, "x": 0, "host": "a"}, pause) for kind, pause in LATE],
+)
+def test_thinned_twice_is_the_same(pattern: Pattern, first: int, length: int, drawn: list) -> None:
+    """A thinner of the whole that gets a part of it from a thinner further upstream."""
+    part = range(min(first, len(pattern.filters) - 2), min(first + length, len(pattern.filters)))
+    stream, found = stream_of(drawn), []
+    monitor, outer, inner = HeldMonitor(pattern), Thinner(pattern), Thinner(part_of(pattern, part))
+    for now, one in enumerate(stream):
+        steps = matched(pattern, one)
+        plain = tuple(step for step in steps if step not in part)
+        mine = tuple(step - part.start for step in steps if step in part)
+        sent = outer.on_notification(Held(one, now, plain)) if plain else []
+        for held in inner.on_notification(Held(one, now, mine)) if mine else ():
+            moved = tuple(step + part.start for step in held.steps)
+            sent += outer.on_notification(Held(held.notification, held.arrived, moved))
+        for held in sent:
+            found += monitor.on_held(held.notification, START, held.steps)
+    assert [tuple(match.notification for match in sequence) for sequence in found] == at_once(pattern, stream)
+
+
 @given(patterns, streams)
 def test_what_is_sent_is_what_whole_chains_say(pattern: Pattern, drawn: list) -> None:
     thinner, stream = Thinner(pattern), stream_of(drawn)
@@ -104,7 +136,7 @@ def test_a_part_may_be_delegated_and_withdrawn_at_any_time(
     stream = stream_of(drawn)
     for now, one in enumerate(stream):
         if now in changes and thinner is None:
-            thinner = Thinner(Pattern.of(*(pattern.filters[i] for i in part), within=pattern.within, by=pattern.by))
+            thinner = Thinner(part_of(pattern, part))
             if monitor.is_inside(part.start, part.stop - 1):
                 thinner.go_on()
         elif now in changes and thinner is not None:

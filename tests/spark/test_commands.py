@@ -16,11 +16,13 @@ from catchment.model.notification import Notification
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.spark
 
+from pyspark.sql import functions as F  # noqa: E402, N812
 from pyspark.testing import assertDataFrameEqual  # noqa: E402
 
 from catchment.pipeline import index as indexes  # noqa: E402
 from catchment.pipeline import (  # noqa: E402
     match,
+    match_counts,
     match_explained,
     match_scattered,
     scattered,
@@ -76,6 +78,19 @@ def test_match_scatters_past_a_stated_size(spark, tmp_path, monkeypatch):
     found = {row.x: row.subscriptions for row in match(given, index).collect()}
     assert found == {x: matcher.match({"x": x}) for x in range(20)}
     assert asked == [2]
+    counts = {row.subscription: row["count"] for row in match_counts(given, index).collect()}
+    assert counts == {f"s{i}": 19 - i for i in range(12)}
+
+
+def test_counts_in_parts(spark, tmp_path):
+    """Rows that are equal count each; one that is no notification counts for nobody."""
+    index = write_index(tmp_path / "index", [f"x > {i}" for i in range(9)] + ["not exists(x)"], shards=5)
+    rows = [(float(i % 7), 1, None) for i in range(40)] + [(None, 1, None), (float("nan"), 1, None)]
+    given = spark.createDataFrame(rows, SCHEMA)
+    for shards in (1, 2, 5):
+        partial = scattered.counts_scattered(given, index, ["x"], shards)
+        found = partial.groupBy("subscription").agg(F.sum("count").alias("count"))
+        assertDataFrameEqual(found, match_counts(given, index, ["x"]))
 
 
 def test_a_task_opens_only_its_part(tmp_path):
@@ -133,7 +148,7 @@ def written(path, count, **more):
     return rows
 
 
-def test_archive_compact_check_and_detect(tmp_path, run):
+def test_archive_compact_check_and_detect(spark, tmp_path, run):
     written(tmp_path / "n.jsonl", 24)
     archive = tmp_path / "an archive"
     for _ in range(2):
@@ -153,8 +168,17 @@ def test_archive_compact_check_and_detect(tmp_path, run):
     assert [one["$id"] for one in found[0]["notifications"]] == ["0", "2"]
     assert found[0]["key"] == {"d.e": 0}
     (tmp_path / "patterns").write_text(f'{pattern}\n\n{{"id": "p", "pattern": "[kind = \'A\']"}}\n')
-    code, out, _ = run("detect", "--file", tmp_path / "patterns", "--on", tmp_path / "n.jsonl", "-o", tmp_path / "out")
-    assert (code, "written to" in out) == (0, True)
+    asked = ("detect", "--file", tmp_path / "patterns", "--on", tmp_path / "n.jsonl")
+    code, out, err = run(*asked, "-o", tmp_path / "out")
+    assert (code, "written to" in out, "1 row is no notification" in err) == (0, True, True)
+    assert spark.read.parquet(str(tmp_path / "out/found")).count() > 0
+    assert [(row.row, row.text) for row in spark.read.parquet(str(tmp_path / "out/rejects")).collect()] == [
+        (25, "oops")
+    ]
+    code, out, err = run(*asked, "-o", tmp_path / "again", "--json")
+    assert (code, json.loads(out)) == (0, {"rejected": 1, "output": str(tmp_path / "again")})
+    code, out, err = run(*asked)
+    assert (code, "1 row is no notification" in err) == (0, True)
 
 
 def test_detect_as_files_arrive(spark, tmp_path, run):

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 from pyspark.testing import assertDataFrameEqual  # noqa: E402
 
 from catchment.pipeline import index as indexes  # noqa: E402
-from catchment.pipeline import match_counts, match_pairs, unmatched  # noqa: E402
+from catchment.pipeline import match_counts, match_pairs, pieces, unmatched  # noqa: E402
 from catchment.pipeline.compile import compile_subscriptions  # noqa: E402
 from catchment.pipeline.inputs import read_notifications  # noqa: E402
 from catchment.pipeline.match import match  # noqa: E402
@@ -155,6 +155,42 @@ def test_rows_that_are_no_notification_have_null(spark, tmp_path):
     df = spark.createDataFrame(rows, "n int, x double, `x:string` string")
     found = {row.n: row.subscriptions for row in match(df, index).collect()}
     assert found == {1: ["s0"], 2: None, 3: ["s1"], 4: None, 5: [], 6: None}
+
+
+def test_wide_tables_of_which_a_row_has_little(spark, tmp_path):
+    """So wide that workers match mappings: all types, a payload, rows that are no notification, and those beside."""
+    names = [f"n{i}" for i in range(pieces.SPARSE_COLUMNS_MIN)]
+    schema = "`$time` timestamp, `$payload` binary, x double, `x:string` string, b boolean, " + ", ".join(
+        f"`{name}` long" for name in names
+    )
+    texts = ["x > 1", "string x any", "$time < 2026-11-16", "b = true", "n7 = 9007199254740993", "not exists(n7)"]
+    index = quick_index(spark, tmp_path / "index", texts, shards=2)
+    rows = [
+        {"x": 2.0, "$time": NOW, "$payload": b"\0"},
+        {"x": float("nan"), "n7": 1},
+        {"x:string": "é", "b": True},
+        {"x:string": "a", "x": 5.0},
+        {},
+        {"n7": 2**53 + 1, "b": False},
+        {"n7": 2**53, "x": float("-inf")},
+    ]
+    fields = ["$time", "$payload", "x", "x:string", "b", *names]
+    df = spark.createDataFrame([tuple(row.get(name) for name in fields) for row in rows], schema).coalesce(1)
+    found = match(df, index)
+    kept = [tuple(row[:-1]) for row in found.collect()]
+    assert sorted(map(str, kept)) == sorted(str(tuple(row)) for row in df.collect())
+    by_row = {(row["n7"], row["x:string"], str(row["x"])): row.subscriptions for row in found.collect()}
+    assert by_row == {
+        (None, None, "2.0"): ["s0", "s2", "s5"],
+        (1, None, "nan"): None,
+        (None, "é", "None"): ["s1", "s3", "s5"],
+        (None, "a", "5.0"): None,
+        (None, None, "None"): ["s5"],
+        (2**53 + 1, None, "None"): ["s4"],
+        (2**53, None, "-inf"): None,
+    }
+    counts = {row.subscription: row["count"] for row in match_counts(df, index).collect()}
+    assert counts == {"s0": 1, "s1": 1, "s2": 1, "s3": 1, "s4": 1, "s5": 3}
 
 
 def test_columns_of_other_types_pass_through(spark, tmp_path):

@@ -326,7 +326,14 @@ def test_a_neighbor_that_goes_takes_what_it_delegated_along():
 
 
 @pytest.mark.parametrize(
-    "message", [Part(S, ()), Part(S1, (), True), Delegated(withdrawn=(S1,)), Part(S1, (held(failed(1, 1), 7),))]
+    "message",
+    [
+        Part(S, ()),
+        Part(S1, (), True),
+        Part(S1, (held(failed(1, 1), 7),)),
+        Part(S1, (Held(Notification({"alarm": "failed-login"}), 0, (0,)),)),
+        Delegated(withdrawn=(S1,)),
+    ],
 )
 def test_a_neighbor_that_contradicts_itself_is_refused(message):
     core = server_two(FIVE, FIVE)

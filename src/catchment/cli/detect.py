@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from catchment.model.filter import Pattern
+    from catchment.pipeline.inputs import Input
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,26 +113,47 @@ def _batch(asked: Detecting, patterns: Mapping[str, Pattern]) -> int:
     with Stages(spark, asked.as_json) as stages:
         stages("reading")
         if is_archive:
-            rows = archived(spark, asked.on, start, end)
+            rows, given = archived(spark, asked.on, start, end), None
         else:
             given = read_notifications(spark, asked.on, format, types)  # type: ignore[arg-type]
             rows = given.rows
-            if given.rejected:
-                note(f"{given.rejected:,} rows are no notification: catchment archive says which")
         stages("detecting")
         found = detect(rows, patterns).sort("last", "pattern", "key")
         if asked.output is None:
-            return _printed(found, asked.as_json)
-        from catchment.pipeline.places import address
-
-        found.write.parquet(address(asked.output))
-    if not asked.as_json:
-        print(f"written to {asked.output}")
+            return _printed(found, given, asked.as_json)
+        counts = _written(found, given, Path(asked.output))
+    print(json.dumps(counts) if asked.as_json else f"written to {Path(asked.output) / 'found'}")
     return 0
 
 
-def _printed(found: DataFrame, as_json: bool) -> int:
+def _written(found: DataFrame, given: Input | None, output: Path) -> dict[str, Any]:
+    """Sequences and, as every job does, the rows that are no notification: `found` and `rejects`, as of a stream."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from catchment.pipeline.places import address
+
+    found.write.parquet(address(output.absolute() / "found"))
+    rejected = 0
+    # Where the reader does not know yet how many there are, writing them says so.
+    if given is not None and given.rejected != 0:
+        seen = Observation()
+        observed = given.rejects.observe(seen, F.count(F.lit(1)).alias("rejected"))
+        observed.write.parquet(address(output.absolute() / "rejects"))
+        rejected = int(seen.get["rejected"])
+    if rejected:
+        note(f"{_rows(rejected)} no notification: see {output / 'rejects'}")
+    return {"rejected": rejected, "output": str(output)}
+
+
+def _rows(count: int) -> str:
+    return "1 row is" if count == 1 else f"{count:,} rows are"
+
+
+def _printed(found: DataFrame, given: Input | None, as_json: bool) -> int:
     """One line for each sequence, as they come from Spark: one partition at a time is here."""
+    if given is not None and given.rejected:
+        note(f"{_rows(given.rejected)} no notification: -o DIRECTORY writes them too")
     count = 0
     for row in found.toLocalIterator():
         count += 1

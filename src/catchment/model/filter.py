@@ -390,7 +390,6 @@ class Pattern:
 
     filters: tuple[Filter, ...]
     within: timedelta | None
-    by: tuple[str, ...]
 
     def __init__(self, text: str) -> None:
         steps, within, by = language.parse_pattern(text)
@@ -461,7 +460,8 @@ class Pattern:
         within, by, sequence = found.get("within"), found.get("by", []), found["sequence"]
         if not (isinstance(sequence, list) and isinstance(by, list) and isinstance(within, str | None)):
             raise BadFilterError(f"{shown(found)} is not a pattern: sequence and by are lists, within a duration")
-        return cls.of(*map(Filter.from_json, sequence), within=within and language.parse_duration(within), by=by)
+        duration = None if within is None else language.parse_duration(within)
+        return cls.of(*map(Filter.from_json, sequence), within=duration, by=by)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
@@ -26,9 +25,9 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 from catchment.errors import InputError, LimitError
 from catchment.matching import Matcher
 from catchment.matching.lists import LIST_BYTES_MAX, Words, words_of
-from catchment.model.values import Type
 from catchment.pipeline.index import Index, open_index
 from catchment.pipeline.parse import LIVE
+from catchment.pipeline.pieces import Piece
 from catchment.pipeline.schema import AttributeColumn, attributes_of, col
 
 Array = np.ndarray[Any, Any]
@@ -47,7 +46,7 @@ INDEXES_OPEN_MAX: Final = 4
 # Subscriptions whose counts go into one Arrow batch.
 COUNTS_BATCH: Final = 1 << 16
 
-_COUNTS: Final = StructType([StructField(SUBSCRIPTION, StringType()), StructField("count", LongType())])
+COUNTS: Final = StructType([StructField(SUBSCRIPTION, StringType()), StructField("count", LongType())])
 AnyIndex = Index | str | os.PathLike[str]
 
 
@@ -82,9 +81,16 @@ def unmatched(notifications: DataFrame, index: AnyIndex, attributes: Sequence[st
 
 def match_counts(notifications: DataFrame, index: AnyIndex, attributes: Sequence[str] | None = None) -> DataFrame:
     """For each subscription that matched any, how many: `subscription`, `count`."""
-    job = _job(notifications, index, attributes)
-    needed = _numbered(notifications).select(*(one.column for one in job.columns))
-    partial = needed.mapInArrow(_Counts(job), _COUNTS)
+    from catchment.pipeline import scattered
+
+    opened = open_index(index)
+    shards = None if notifications.isStreaming else scattered.shards_per_task(opened)
+    if shards is not None:
+        partial = scattered.counts_scattered(notifications, opened, attributes, shards)
+    else:
+        job = _job(notifications, opened, attributes)
+        needed = _numbered(notifications).select(*(one.column for one in job.columns))
+        partial = needed.mapInArrow(_Counts(job), COUNTS)
     return partial.groupBy(SUBSCRIPTION).agg(F.sum("count").alias("count"))
 
 
@@ -102,12 +108,12 @@ class _Job:
         shards = _opened(self.shards)
         size = min(self.rows, ROWS_MIN)
         for batch in batches:
-            start = 0
-            while start < batch.num_rows:
-                rows, count = min(size, batch.num_rows - start), 0
-                for piece, ids in _pieces(batch.slice(start, rows), self.columns, shards):
+            whole, start = Piece.of(batch, self.columns), 0
+            while start < len(whole):
+                rows, count = min(size, len(whole) - start), 0
+                for piece, ids in _pieces(whole.slice(start, rows), shards):
                     count += len(ids.values)
-                    yield piece, ids
+                    yield piece.batch, ids
                 start += rows
                 size = min(max(PIECE_MATCHES * rows // max(1, count), ROWS_MIN), self.rows)
 
@@ -139,10 +145,11 @@ class Shards:
         assert words is not None
         return cls(matchers, words)
 
-    def ids(self, batch: pa.RecordBatch) -> pa.ListArray | None:
-        """For each row the ids from all shards, sorted; None where they are too many for one batch."""
-        found = [one.match_batch(batch) for one in self.matchers]
-        if sum(len(one.ids) for one in found) > BATCH_MATCHES_MAX and batch.num_rows > 1:
+    def ids(self, rows: Any) -> pa.ListArray | None:
+        """For each row, as `match_batch` takes them, the ids from all shards, sorted; None where they are too many for
+        one batch."""
+        found = [one.match_batch(rows) for one in self.matchers]
+        if sum(len(one.ids) for one in found) > BATCH_MATCHES_MAX and len(rows) > 1:
             return None  # before the work of writing them
         return self.words.lists(found)
 
@@ -185,8 +192,9 @@ class _Counts:
         sizes = [sum(map(len, one.match_batch([]).tables)) for one in shards.matchers]
         counts = [np.zeros(size, np.int64) for size in sizes]
         for batch in batches:
-            for start in range(0, batch.num_rows, self.job.rows):
-                for _, rows in _uniform(batch.slice(start, self.job.rows), self.job.columns):
+            whole = Piece.of(batch, self.job.columns)
+            for start in range(0, len(whole), self.job.rows):
+                for _, rows in whole.slice(start, self.job.rows).groups():
                     for i, matcher in enumerate(shards.matchers):
                         counts[i] += np.bincount(matcher.match_batch(rows).ids, minlength=sizes[i])
         yield from _count_batches(np.concatenate(counts), shards.words)
@@ -197,44 +205,40 @@ def _count_batches(counts: Array, words: Words) -> Iterator[pa.RecordBatch]:
     for start in range(0, len(matched), COUNTS_BATCH):
         numbers = matched[start : start + COUNTS_BATCH]
         columns = [words.texts(words.rank_of[numbers]), pa.array(counts[numbers])]
-        yield pa.RecordBatch.from_arrays(columns, _COUNTS.names)
+        yield pa.RecordBatch.from_arrays(columns, COUNTS.names)
 
 
 # --- one piece of a batch -----------------------------------------------------------------------
 
 
-def _pieces(
-    piece: pa.RecordBatch, columns: Sequence[AttributeColumn], shards: Shards
-) -> Iterator[tuple[pa.RecordBatch, pa.ListArray]]:
+def _pieces(piece: Piece, shards: Shards) -> Iterator[tuple[Piece, pa.ListArray]]:
     """A piece and its ids; in parts where one Arrow batch could not hold them."""
-    good, ids = matched_ids(piece, columns, shards)
+    good, ids = _matched_ids(piece, shards)
     if ids is not None:
         yield piece, ids if good is None else ids.take(good)
         return
-    if piece.num_rows == 1:
+    if len(piece) == 1:
         raise LimitError("LIST_BYTES_MAX", LIST_BYTES_MAX, "one notification with longer ids", "use shorter ids")
-    half = piece.num_rows // 2
-    yield from _pieces(piece.slice(0, half), columns, shards)
-    yield from _pieces(piece.slice(half), columns, shards)
+    half = len(piece) // 2
+    yield from _pieces(piece.slice(0, half), shards)
+    yield from _pieces(piece.slice(half, len(piece) - half), shards)
 
 
-def matched_ids(
-    piece: pa.RecordBatch, columns: Sequence[AttributeColumn], shards: Shards
-) -> tuple[pa.Array | None, pa.ListArray | None]:
+def _matched_ids(piece: Piece, shards: Shards) -> tuple[pa.Array | None, pa.ListArray | None]:
     """Lists of ids, and for each row which of the lists is its own (null for a row that is no notification; None
     where they are in order). No lists where they would be too long."""
-    groups = list(_uniform(piece, columns))
+    groups = list(piece.groups())
     assert groups
     lists, total = [], 0
-    for _, batch in groups:
-        ids = shards.ids(batch)
+    for _, rows in groups:
+        ids = shards.ids(rows)
         total += 0 if ids is None else len(ids.values)
-        if ids is None or (total > BATCH_MATCHES_MAX and piece.num_rows > 1):
+        if ids is None or (total > BATCH_MATCHES_MAX and len(piece) > 1):
             return None, None
         lists.append(ids)
     if len(groups) == 1 and groups[0][0] is None:
         return None, lists[0]
-    return _order([rows for rows, _ in groups], piece.num_rows), pa.concat_arrays(lists)
+    return _order([places for places, _ in groups], len(piece)), pa.concat_arrays(lists)
 
 
 def _order(groups: Sequence[Array | None], count: int) -> pa.Array:
@@ -243,57 +247,3 @@ def _order(groups: Sequence[Array | None], count: int) -> pa.Array:
     places = np.full(count, -1, np.int64)
     places[rows] = np.arange(len(rows))
     return pa.array(places, mask=places < 0)
-
-
-# --- attributes with columns of several types ---------------------------------------------------
-
-
-def _uniform(
-    piece: pa.RecordBatch, columns: Sequence[AttributeColumn]
-) -> Iterator[tuple[Array | None, pa.RecordBatch]]:
-    """Rows by the columns that hold their attributes, so that each attribute is one column to the matcher; None for
-    all rows at once, which is nearly always."""
-    bad = _bad_rows(piece, columns)
-    extra = [one for one in columns if one.extra and piece.column(one.column).null_count < piece.num_rows]
-    if not extra:
-        usual = _named(piece, [one for one in columns if not one.extra])
-        rows = None if bad is None else np.flatnonzero(~bad)
-        yield rows, usual if rows is None else usual.take(pa.array(rows))
-        return
-    present = np.stack([_valid(piece, one) for one in extra], axis=1)
-    patterns, pattern_of = np.unique(present, axis=0, return_inverse=True)
-    for number, pattern in enumerate(patterns):
-        chosen = pattern_of.reshape(-1) == number
-        rows = np.flatnonzero(chosen if bad is None else chosen & ~bad)
-        held = {one.name: one for one in columns if not one.extra}
-        held |= {one.name: one for one, here in zip(extra, pattern.tolist(), strict=True) if here}
-        yield rows, _named(piece, list(held.values())).take(pa.array(rows))
-
-
-def _named(piece: pa.RecordBatch, columns: Sequence[AttributeColumn]) -> pa.RecordBatch:
-    """Columns under the names of their attributes."""
-    if not columns:
-        # A batch without columns would have no rows either.
-        return pa.RecordBatch.from_arrays([pa.nulls(piece.num_rows)], ["_"])
-    arrays = [piece.column(one.column) for one in columns]
-    return pa.RecordBatch.from_arrays(arrays, [one.name for one in columns])
-
-
-def _valid(piece: pa.RecordBatch, one: AttributeColumn) -> Array:
-    found: Array = piece.column(one.column).is_valid().to_numpy(zero_copy_only=False)
-    return found
-
-
-def _bad_rows(piece: pa.RecordBatch, columns: Sequence[AttributeColumn]) -> Array | None:
-    """The rows that are no notification; None where there are none."""
-    bad = np.zeros(piece.num_rows, bool)
-    by_name: dict[str, list[AttributeColumn]] = {}
-    for one in columns:
-        by_name.setdefault(one.name, []).append(one)
-        if one.type is Type.FLOAT:
-            finite = pc.fill_null(pc.is_finite(piece.column(one.column)), True)
-            bad |= ~finite.to_numpy(zero_copy_only=False)
-    for several in by_name.values():
-        if len(several) > 1:
-            bad |= np.sum([_valid(piece, one) for one in several], axis=0) > 1
-    return bad if bad.any() else None

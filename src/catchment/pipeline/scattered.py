@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, MapTyp
 
 from catchment.errors import InputError
 from catchment.pipeline.index import Index, open_index
-from catchment.pipeline.match import SUBSCRIPTIONS, AnyIndex, _job, _numbered, _Rows
+from catchment.pipeline.match import COUNTS, SUBSCRIPTIONS, AnyIndex, _Counts, _job, _numbered, _Rows
 from catchment.pipeline.parse import LIVE
 from catchment.pipeline.schema import attributes_of, col
 
@@ -72,6 +73,19 @@ def match_scattered(
     return _merged(found, names)
 
 
+def counts_scattered(
+    notifications: DataFrame, index: AnyIndex, attributes: Sequence[str] | None = None, shards: int = 1
+) -> DataFrame:
+    """How many rows of a partition each subscription matches, with no task opening more than so many shards."""
+    parts = _parts(open_index(index), shards)
+    matched_on = [one.column for one in attributes_of(notifications.schema, attributes)]
+    # Counts need no key, but rows of one group must go somewhere: the same way when Spark does a task again.
+    place = F.xxhash64(F.lit(0), *map(col, matched_on)).alias(_LOW)
+    copies = _copied(notifications.select(*map(col, matched_on), place), len(parts))
+    groups = tuple(_Counts(_job(copies, part, matched_on)) for part in parts)
+    return _numbered(_placed(copies, len(parts))).mapInArrow(_Groups(groups, len(matched_on) + 1), COUNTS)
+
+
 def _parts(index: Index, size: int) -> list[Index]:
     """The index in parts of so many shards; one that is empty is a part too."""
     shards = index.shards
@@ -105,10 +119,14 @@ def _hashable(value: Column, kind: DataType) -> Column:
 
 def _copies(counted: DataFrame, names: Sequence[str], matched_on: set[str], groups: int) -> DataFrame:
     """Each row once for each group; only the first has the columns that are not matched on."""
-    copied = counted.withColumn(_GROUP, F.explode(F.array(*(F.lit(group) for group in range(groups)))))
+    copied = _copied(counted, groups)
     first = col(_GROUP) == 0
     values = [col(name) if name in matched_on else F.when(first, col(name)).alias(name) for name in names]
     return copied.select(*values, *map(col, (*_KEY, _COUNT, _GROUP)))
+
+
+def _copied(rows: DataFrame, groups: int) -> DataFrame:
+    return rows.withColumn(_GROUP, F.explode(F.array(*(F.lit(group) for group in range(groups)))))
 
 
 def _placed(copies: DataFrame, groups: int) -> DataFrame:
@@ -122,13 +140,14 @@ def _placed(copies: DataFrame, groups: int) -> DataFrame:
 class _Groups:
     """For mapInArrow: a partition holds the rows of one group, whose number is in column `place`."""
 
-    groups: tuple[_Rows, ...]
+    groups: tuple[_Rows | _Counts, ...]
     place: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
+        rest = iter(batches)
+        for batch in rest:
             if batch.num_rows:
-                yield from self.groups[batch.column(self.place)[0].as_py()]([batch])
+                yield from self.groups[batch.column(self.place)[0].as_py()](chain([batch], rest))
 
 
 # --- after --------------------------------------------------------------------------------------
