@@ -89,6 +89,8 @@ class Hello(Said, frozen=True):
     # Of a broker: the routing system of its network, and what the link costs.
     routing: str = ""
     cost: int = 1
+    # Other after each start of the process: tells a broker that came back from one that connects a second time.
+    instance: str = ""
     agent: str = ""
 
 
@@ -100,6 +102,7 @@ class Welcome(Said, frozen=True):
     routing: str = ""
     cost: int = 1
     credit: int = 0
+    instance: str = ""
     agent: str = ""
 
 
@@ -283,6 +286,17 @@ def frame(message: Said) -> bytes:
     """A message as it is sent; LimitError past FRAME_BYTES_MAX is the caller's to avoid."""
     body = _encode(message)
     assert len(body) <= FRAME_BYTES_MAX, f"{type(message).__name__} of {len(body):,} bytes"
+    return _LENGTH.pack(len(body)) + body
+
+
+def encoded(value: object) -> bytes:
+    """A value as it stands in a message: what goes to many is encoded once."""
+    return _encode(value)
+
+
+def delivery_frame(identity: str, subscriptions: tuple[str, ...], notification: bytes) -> bytes:
+    """The frame of a `Delivery` whose notification is encoded already."""
+    body = _encode(("Delivery", identity, subscriptions, Raw(notification)))
     return _LENGTH.pack(len(body)) + body
 
 

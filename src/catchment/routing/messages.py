@@ -330,10 +330,11 @@ class SetTimer(Struct, frozen=True):
 
 
 class Refuse(Struct, frozen=True):
-    """What the source asked for cannot be done, and why."""
+    """What the source asked for cannot be done, and why; of notifications, which one."""
 
     source: Interface
     error: CatchmentError
+    notification: Notification | None = None
 
 
 Action = Send | Forward | Deliver | DeliverSequence | Missed | SetTimer | Refuse

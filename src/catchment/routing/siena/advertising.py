@@ -101,7 +101,9 @@ class AdvertisingCore(SienaCore):
         if not isinstance(source, Client):
             return super().on_notifications(batch, source, now)
         advertised = [one for one in batch if self._is_advertised(one)]
-        refused = [Refuse(source, _unadvertised(one)) for one in batch if not self._is_advertised(one)]
+        refused = [
+            Refuse(source, _unadvertised(one), one.notification) for one in batch if not self._is_advertised(one)
+        ]
         return [*refused, *super().on_notifications(advertised, source, now)] if advertised else list(refused)
 
     def _is_advertised(self, routed: Routed) -> bool:

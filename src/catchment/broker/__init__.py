@@ -1,0 +1,1 @@
+"""The live host of routing cores: asyncio, sockets, the clock."""

@@ -1,0 +1,232 @@
+"""One connection of a broker: bytes in, frames out, and who is at the other end.
+
+Reads are decoded and handed over as they come, all publications of one read together. Frames that are put are written
+once in a turn of the loop. What waits to be written is bounded: a client that is behind loses notifications and is told
+how many; a neighbor that is behind for long loses its link, which begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from catchment.errors import shown
+from catchment.routing.messages import Client, Neighbor
+from catchment.wire import (
+    Batch,
+    Beginning,
+    BetweenBrokers,
+    Decoder,
+    Goodbye,
+    Hello,
+    Look,
+    Ping,
+    Pong,
+    Publish,
+    Request,
+    ToBroker,
+    Welcome,
+    WireError,
+    frame,
+)
+
+# What waits for a client: past it, it is behind. Some seconds of a busy stream.
+CLIENT_OUTBOX_BYTES_MAX: Final = 8 * 1_048_576
+# What waits for a neighbor: past it, the link is given up.
+LINK_OUTBOX_BYTES_MAX: Final = 64 * 1_048_576
+# What waits for a neighbor: past it, publishers here are not given credit.
+CONGESTED_BYTES: Final = 4 * 1_048_576
+HANDSHAKE_S: Final = 10.0
+
+_PONG: Final = frame(Pong())
+
+
+class Owner(Protocol):
+    """What a connection tells of itself."""
+
+    def greeted(self, connection: Connection, hello: Hello) -> None: ...
+
+    def welcomed(self, connection: Connection, welcome: Welcome) -> None: ...
+
+    def requested(self, connection: Connection, request: Request) -> None: ...
+
+    def published(self, connection: Connection, publications: list[Publish]) -> None: ...
+
+    def looked(self, connection: Connection, look: Look) -> None: ...
+
+    def told(self, connection: Connection, message: Any) -> None: ...
+
+    def arrived(self, connection: Connection, batch: Batch) -> None: ...
+
+    def closed(self, connection: Connection, reason: str) -> None: ...
+
+    def drained(self, connection: Connection) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """`who` is set once it is known. `hello` is sent first by who has connected."""
+
+    def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, hello: Hello | None = None) -> None:
+        self.owner = owner
+        self.who: Client | Neighbor | None = None
+        self.instance = ""
+        self.is_outgoing = hello is not None
+        self.reason = "the other side has closed it"
+        self.last_heard = loop.time()
+        self._loop = loop
+        self._hello = hello
+        self._decoder: Decoder[Any] = Decoder(BetweenBrokers if hello is not None else Beginning)
+        self._transport: asyncio.Transport | None = None
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+        self._is_paused = False
+        self._is_ended = False
+
+    @property
+    def peer(self) -> str:
+        found = None if self._transport is None else self._transport.get_extra_info("peername")
+        return f"{found[0]}:{found[1]}" if isinstance(found, tuple) and len(found) >= 2 else "somebody"
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._is_ended
+
+    # --- asyncio ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        # The buffer of the transport is the outbox: `pause_writing` when it is no longer empty for the system.
+        transport.set_write_buffer_limits(high=CONGESTED_BYTES, low=CONGESTED_BYTES // 4)
+        if self._hello is not None:
+            self.put(frame(self._hello))
+        self._loop.call_later(HANDSHAKE_S, self._check_handshake)
+
+    def _check_handshake(self) -> None:
+        if self.who is None and self.is_open:
+            self.end(f"no greeting within {HANDSHAKE_S:.0f} s")
+
+    def data_received(self, data: bytes) -> None:
+        self.last_heard = self._loop.time()
+        publications: list[Publish] = []
+        try:
+            for body in self._decoder.bodies(data):
+                if self._is_ended:
+                    return
+                message = self._decoder.decoded(body)
+                if isinstance(message, Publish):
+                    publications.append(message)
+                    continue
+                if publications:
+                    self.owner.published(self, publications)
+                    publications = []
+                self._handle(message)
+        except WireError as problem:
+            if publications:
+                self.owner.published(self, publications)
+                publications = []
+            self.end(str(problem))
+        if publications and not self._is_ended:
+            self.owner.published(self, publications)
+
+    def _handle(self, message: Any) -> None:
+        match message:
+            case Batch():
+                self.owner.arrived(self, message)
+            case Request():
+                self.owner.requested(self, message)
+            case Hello() if self.who is None and not self.is_outgoing:
+                self.owner.greeted(self, message)
+            case Welcome() if self.who is None and self.is_outgoing:
+                self.owner.welcomed(self, message)
+            case Ping():
+                self.put(_PONG)
+            case Pong():
+                pass
+            case Look():
+                self.owner.looked(self, message)
+            case Goodbye():
+                self.reason = message.reason
+                self.close()
+            case Hello() | Welcome():
+                self.end(f"{type(message).__name__} out of place")
+            case _ if isinstance(self.who, Neighbor):
+                self.owner.told(self, message)
+            case _:
+                self.end(f"{type(message).__name__} before Welcome")
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        self._is_ended = True
+        if problem is not None:
+            self.reason = str(problem) or type(problem).__name__
+        self.owner.closed(self, self.reason)
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self.owner.drained(self)
+
+    # --- sending ---
+
+    def known_as(self, who: Client | Neighbor) -> None:
+        self.who = who
+        self._decoder.expect(ToBroker if isinstance(who, Client) else BetweenBrokers)
+
+    def put(self, frame: bytes) -> None:
+        if self._is_ended:
+            return
+        if not self._waiting:
+            self._loop.call_soon(self._flush)
+        self._waiting.append(frame)
+        self._waiting_bytes += len(frame)
+        if isinstance(self.who, Neighbor) and self.outbox_bytes > LINK_OUTBOX_BYTES_MAX:
+            self.reason = f"more than {LINK_OUTBOX_BYTES_MAX:,} bytes wait for it"
+            self.abort()
+
+    def _flush(self) -> None:
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        if self._transport is not None and waiting:
+            self._transport.write(b"".join(waiting))
+
+    @property
+    def outbox_bytes(self) -> int:
+        below = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return self._waiting_bytes + below
+
+    @property
+    def is_congested(self) -> bool:
+        return self._is_paused
+
+    def is_behind(self) -> bool:
+        return self.outbox_bytes > CLIENT_OUTBOX_BYTES_MAX
+
+    def end(self, reason: str) -> None:
+        if not self._is_ended:
+            self.reason = reason
+            self.put(frame(Goodbye(reason)))
+            self.close()
+
+    def close(self) -> None:
+        """Closes once what waits is written."""
+        self._flush()
+        self._is_ended = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._is_ended = True
+        self._waiting.clear()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def __str__(self) -> str:
+        return f"{self.who or shown(self.peer)}"
+
+
+MakeConnection = Callable[[], Connection]

@@ -1,0 +1,268 @@
+"""A core and its connections: hands over what comes, performs the actions that the core answers with, in order.
+
+No sockets here and no loop: connections are outlets that frames are put into, the clock and the timers are arguments.
+What is decided here is only what the seam leaves to a host: whom an interface stands for, which answer belongs to
+which request, and what happens when somebody cannot keep up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol, assert_never
+
+from catchment.errors import CatchmentError, shown
+from catchment.model.notification import Notification
+from catchment.routing.core import RoutingCore
+from catchment.routing.messages import (
+    HOST,
+    Action,
+    Client,
+    ClientDown,
+    ClientUp,
+    Deliver,
+    DeliverSequence,
+    Forward,
+    Interface,
+    LinkDown,
+    LinkUp,
+    Message,
+    Missed,
+    Neighbor,
+    Refuse,
+    Routed,
+    Send,
+    SetTimer,
+    Time,
+    TimerFired,
+)
+from catchment.wire import (
+    Accepted,
+    Batch,
+    Lost,
+    Publish,
+    Refused,
+    Request,
+    Said,
+    SequenceDelivery,
+    delivery_frame,
+    encoded,
+    frame,
+)
+
+# Notifications in one frame to a neighbor: some hundred kilobytes of small ones.
+FORWARD_MAX: Final = 1_024
+
+
+class Outlet(Protocol):
+    """The sending side of a connection."""
+
+    def put(self, frame: bytes) -> None:
+        """Sends it with all else of this turn of the loop."""
+        ...
+
+    def is_behind(self) -> bool:
+        """Whether so much waits to be sent that a client loses what comes now."""
+        ...
+
+    def end(self, reason: str) -> None:
+        """Says goodbye and closes."""
+        ...
+
+
+@dataclass(slots=True)
+class ClientState:
+    outlet: Outlet
+    lost: Counter[str] = field(default_factory=Counter)
+    delivered: int = 0
+    published: int = 0
+
+
+@dataclass(slots=True)
+class LinkState:
+    outlet: Outlet
+    cost: int
+    received: int = 0
+    forwarded: int = 0
+
+
+@dataclass(slots=True)
+class Totals:
+    """Since the start."""
+
+    published: int = 0
+    received: int = 0
+    forwarded: int = 0
+    delivered: int = 0
+    lost: int = 0
+    refused: int = 0
+
+
+class Node:
+    """A broker without its sockets."""
+
+    def __init__(
+        self, name: str, core: RoutingCore, now: Callable[[], Time], set_timer: Callable[[str, Time], None]
+    ) -> None:
+        self.name = name
+        self.core = core
+        self.clients: dict[Client, ClientState] = {}
+        self.links: dict[Neighbor, LinkState] = {}
+        self.totals = Totals()
+        self._now = now
+        self._set_timer = set_timer
+        self._refused: list[CatchmentError] = []
+        self._encoded: tuple[Notification | None, bytes] = (None, b"")
+
+    # --- who is there ---
+
+    def client_up(self, client: Client, identity: str, seen: dict[str, int], outlet: Outlet) -> None:
+        """A client that was there already under this name is replaced: it has come back before we knew it was gone."""
+        if client in self.clients:
+            self.clients[client].outlet.end(f"{shown(client.name)} has connected again")
+            self.client_down(client)
+        self.clients[client] = ClientState(outlet)
+        self._tell(ClientUp(identity, seen), client)
+
+    def client_down(self, client: Client) -> None:
+        if self.clients.pop(client, None) is not None:
+            self._tell(ClientDown(), client)
+
+    def link_up(self, neighbor: Neighbor, cost: int, outlet: Outlet) -> None:
+        self.link_down(neighbor)
+        self.links[neighbor] = LinkState(outlet, cost)
+        self._tell(LinkUp(cost), neighbor)
+
+    def link_down(self, neighbor: Neighbor) -> None:
+        if self.links.pop(neighbor, None) is not None:
+            self._tell(LinkDown(), neighbor)
+
+    # --- what comes ---
+
+    def requested(self, client: Client, request: Request) -> None:
+        state = self.clients[client]
+        refusals = self._tell(request.body, client)
+        state.outlet.put(frame(_answer(request.number, refusals)))
+
+    def published(self, client: Client, publications: Sequence[Publish]) -> None:
+        """All that one read of a client brought: one call of the core."""
+        state = self.clients[client]
+        batch = [Routed(one) for publication in publications for one in publication.notifications]
+        state.published += len(batch)
+        self.totals.published += len(batch)
+        refusals = self._hand_over(batch, client)
+        if refusals and len(publications) > 1:
+            # Rare: which of them was refused is found by asking for each, without publishing it again.
+            self._answer_apart(state, publications, refusals)
+            return
+        for publication in publications:
+            if publication.number or refusals:
+                state.outlet.put(frame(_answer(publication.number, refusals)))
+
+    def _answer_apart(
+        self, state: ClientState, publications: Sequence[Publish], refusals: Sequence[Refuse]
+    ) -> None:
+        for publication in publications:
+            mine = [one for one in refusals if one.notification in publication.notifications]
+            if publication.number or mine:
+                state.outlet.put(frame(_answer(publication.number, mine)))
+
+    def arrived(self, neighbor: Neighbor, batch: Sequence[Routed]) -> None:
+        self.links[neighbor].received += len(batch)
+        self.totals.received += len(batch)
+        self._hand_over(batch, neighbor)
+
+    def told(self, neighbor: Neighbor, message: Message) -> None:
+        self._tell(message, neighbor)
+
+    def timer_fired(self, name: str) -> None:
+        self._tell(TimerFired(name), HOST)
+
+    def _tell(self, message: Message, source: Interface) -> list[Refuse]:
+        return self._perform(self.core.on_message(message, source, self._now()))
+
+    def _hand_over(self, batch: Sequence[Routed], source: Interface) -> list[Refuse]:
+        return self._perform(self.core.on_notifications(batch, source, self._now())) if batch else []
+
+    # --- what is to be done ---
+
+    def _perform(self, actions: Iterable[Action]) -> list[Refuse]:
+        """Performs them in order; what a client is refused is for the caller to answer."""
+        refused: list[Refuse] = []
+        for action in actions:
+            match action:
+                case Deliver():
+                    self._deliver(action)
+                case Forward():
+                    self._forward(action.interface, action.batch)
+                case Send():
+                    self._send(action.interface, action.message)
+                case DeliverSequence():
+                    self._put(action.client, action.identity, SequenceDelivery(
+                        action.identity, action.subscription, action.notifications
+                    ))  # fmt: skip
+                case Missed():
+                    self._put(action.client, action.identity, Lost(action.identity, action.count))
+                case SetTimer():
+                    self._set_timer(action.name, action.at)
+                case Refuse():
+                    self.totals.refused += 1
+                    if isinstance(action.source, Neighbor) and action.source in self.links:
+                        self.links[action.source].outlet.end(str(action.error))
+                    refused.append(action)
+                case _:
+                    assert_never(action)
+        return refused
+
+    def _deliver(self, action: Deliver) -> None:
+        state = self.clients.get(action.client)
+        if state is None:
+            return
+        if self._is_lost(state, action.identity):
+            return
+        notification, known = action.notification, self._encoded
+        if known[0] is not notification:
+            known = self._encoded = (notification, encoded(notification))
+        state.delivered += 1
+        self.totals.delivered += 1
+        state.outlet.put(delivery_frame(action.identity, action.subscriptions, known[1]))
+
+    def _is_lost(self, state: ClientState, identity: str) -> bool:
+        """Whether a client is too far behind for one more; once it is not, it is told how many it has lost."""
+        if state.outlet.is_behind():
+            state.lost[identity] += 1
+            self.totals.lost += 1
+            return True
+        if state.lost and (count := state.lost.pop(identity, 0)):
+            state.outlet.put(frame(Lost(identity, count)))
+        return False
+
+    def _put(self, client: Client, identity: str, message: Said) -> None:
+        state = self.clients.get(client)
+        if state is not None and not self._is_lost(state, identity):
+            state.delivered += 1
+            self.totals.delivered += 1
+            state.outlet.put(frame(message))
+
+    def _forward(self, neighbor: Neighbor, batch: Sequence[Routed]) -> None:
+        link = self.links.get(neighbor)
+        if link is not None:
+            link.forwarded += len(batch)
+            self.totals.forwarded += len(batch)
+            for start in range(0, len(batch), FORWARD_MAX):
+                link.outlet.put(frame(Batch(tuple(batch[start : start + FORWARD_MAX]))))
+
+    def _send(self, neighbor: Neighbor, message: Message) -> None:
+        link = self.links.get(neighbor)
+        if link is not None:
+            assert isinstance(message, Said), f"{type(message).__name__} does not travel"
+            link.outlet.put(frame(message))
+
+
+def _answer(number: int, refusals: Sequence[Refuse]) -> Said:
+    if not refusals:
+        return Accepted(number)
+    error = refusals[0].error
+    more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
+    return Refused(number, type(error).__name__, f"{error}{more}")
