@@ -51,11 +51,11 @@ RESERVED: dict[str, tuple[str, ...]] = {
     "lark": ("model/*",),
     "random": ("sim/*",),
     "numpy.random": ("sim/*",),
-    "asyncio": ("broker/*", "client.py"),
+    "asyncio": ("broker/*", "client/*"),
     "uvloop": ("broker/*",),
     "starlette": ("broker/*",),
     "uvicorn": ("broker/*",),
-    "websockets": ("broker/*", "client.py"),
+    "websockets": ("broker/*", "client/*"),
     "prometheus_client": ("broker/*",),
     "joserfc": ("broker/*",),
     "cryptography": ("broker/*",),
@@ -75,7 +75,7 @@ CLOCKS = {
     "time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "time.sleep",
     "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today", "datetime.date.today",
 }  # fmt: skip
-CLOCK_USERS = ("broker/*", "client.py")
+CLOCK_USERS = ("broker/*", "client/*")
 
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
@@ -324,7 +324,7 @@ KEEPING = [
     ("wire.py", "from catchment.routing import messages"),
     ("sim/workload.py", "import random\nimport numpy as np\nnp.random.default_rng(1)"),
     ("pipeline/match.py", "import pyarrow as pa, pyspark\nfrom catchment.matching import Matcher"),
-    ("client.py", "import asyncio\nimport time\ntime.monotonic()"),
+    ("client/*", "import asyncio\nimport time\ntime.monotonic()"),
     ("cli.py", "import rich, time\nfrom catchment.broker import node\nprint(time.time())"),
     ("__main__.py", "from catchment.cli import main"),
     ("model/filter.py", "def f():\n" + "    f()\n" * (FUNCTION_LINES_MAX - 1)),

@@ -1,14 +1,14 @@
 """What a broker is told at its start: a TOML file, or nothing at all.
 
-    name = "north"
-    listen = "127.0.0.1:7400"
-    neighbors = ["127.0.0.1:7401", "catchment://south.example:7400"]
-    routing = "siena general"
-    costs = { "127.0.0.1:7401" = 3 }
+name = "north"
+listen = "127.0.0.1:7400"
+neighbors = ["127.0.0.1:7401", "catchment://south.example:7400"]
+routing = "siena general"
+costs = { "127.0.0.1:7401" = 3 }
 
-    [role]                      # of some routing systems
-    master = "south"            # siena hierarchical: the broker above; without one it is the root
-    center = "north"            # centralized: the broker that matches everything
+[role]                      # of some routing systems
+master = "south"            # siena hierarchical: the broker above; without one it is the root
+center = "north"            # centralized: the broker that matches everything
 """
 
 from __future__ import annotations

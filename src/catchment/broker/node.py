@@ -32,6 +32,7 @@ from catchment.routing.messages import (
     Neighbor,
     Refuse,
     Routed,
+    Said,
     Send,
     SetTimer,
     Time,
@@ -44,7 +45,6 @@ from catchment.wire import (
     Publish,
     Refused,
     Request,
-    Said,
     SequenceDelivery,
     delivery_frame,
     encoded,
@@ -160,9 +160,7 @@ class Node:
             if publication.number or refusals:
                 state.outlet.put(frame(_answer(publication.number, refusals)))
 
-    def _answer_apart(
-        self, state: ClientState, publications: Sequence[Publish], refusals: Sequence[Refuse]
-    ) -> None:
+    def _answer_apart(self, state: ClientState, publications: Sequence[Publish], refusals: Sequence[Refuse]) -> None:
         for publication in publications:
             mine = [one for one in refusals if one.notification in publication.notifications]
             if publication.number or mine:

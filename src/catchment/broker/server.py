@@ -5,8 +5,8 @@ two that differ cannot be one network. A link that is lost is tried again, at fi
 brokers that name each other have one link: the one that the lesser name has opened. A broker that has come back is told
 from that by its instance.
 
-Back-pressure. A client may publish as many notifications as it has credit for; it is given back what was handled, unless
-a link is congested: then it waits until that has drained.
+Back-pressure. A client may publish as many notifications as it has credit for; it is given back what was handled,
+unless a link is congested: then it waits until that has drained.
 
 Shutdown. `stop` takes no more connections, lets what waits be written, and closes; a second one ends at once.
 """
@@ -17,6 +17,7 @@ import asyncio
 import logging
 import os
 import time
+from functools import partial
 from typing import Any, Final
 
 from catchment.broker.config import Address, Config
@@ -140,9 +141,8 @@ class Broker:
         while True:
             lost: asyncio.Future[None] = self._loop.create_future()
             try:
-                _, connection = await self._loop.create_connection(
-                    lambda: self._outgoing(address, lost), address.host, address.port
-                )
+                make = partial(self._outgoing, address, lost)
+                await self._loop.create_connection(make, address.host, address.port)
                 began = self._loop.time()
                 await lost
                 # A link that held is tried again at once; one that is refused each time, with back-off.
@@ -187,9 +187,7 @@ class Broker:
         elif self._is_second(connection, hello.name, hello.instance):
             connection.end("there is a link already")
         else:
-            welcome = Welcome(
-                VERSION, self.config.name, self.config.routing, cost=hello.cost, instance=self.instance
-            )
+            welcome = Welcome(VERSION, self.config.name, self.config.routing, cost=hello.cost, instance=self.instance)
             connection.put(frame(welcome))
             self._link_came(connection, hello.name, hello.instance, hello.cost)
 
@@ -289,11 +287,13 @@ class Broker:
     # --- looking in ---
 
     @property
+    def uptime_s(self) -> float:
+        return self._loop.time() - self.started
+
+    @property
     def connections(self) -> tuple[Connection, ...]:
         return tuple(self._connections)
 
 
 def _now() -> Time:
     return time.time_ns() // 1_000
-
-

@@ -1,0 +1,61 @@
+"""What a broker says of itself: for `catchment top`, `catchment explain` and the pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from catchment.errors import BadNotificationError
+from catchment.model.explanation import explain
+from catchment.model.filter import Filter
+from catchment.model.notification import Notification
+
+if TYPE_CHECKING:
+    from catchment.broker.node import Node
+    from catchment.broker.server import Broker
+
+# Subscriptions that are explained at once, those that match first: what fits a screen or two.
+EXPLAINED_MAX: Final = 100
+
+
+def status_of(broker: Broker) -> dict[str, Any]:
+    """Plain values: numbers since the start, for a reader to make rates of."""
+    node, sessions = broker.node, getattr(broker.node.core, "sessions", None)
+    return {
+        "name": node.name,
+        "routing": broker.config.routing,
+        "address": str(broker.address),
+        "up_s": round(broker.uptime_s, 3),
+        "subscriptions": 0 if sessions is None else sessions.subscriptions_count,
+        "table_filters": len(getattr(node.core, "interest", ())),
+        "totals": {name: getattr(node.totals, name) for name in node.totals.__slots__},
+        "links": [
+            {"neighbor": one.name, "cost": link.cost, "received": link.received, "forwarded": link.forwarded}
+            for one, link in sorted(node.links.items())
+        ],
+        "clients": [
+            {"name": one.name, "delivered": state.delivered, "published": state.published}
+            for one, state in sorted(node.clients.items())
+        ],
+    }
+
+
+def explained(node: Node, notification: Notification | None) -> list[dict[str, Any]]:
+    """Why the subscriptions of local clients match a notification or do not, those that match first."""
+    if notification is None:
+        raise BadNotificationError("explain needs a notification")
+    found = []
+    for session in node.core.sessions:  # type: ignore[attr-defined]
+        for id, wanted in session.subscriptions.items():
+            if isinstance(wanted, Filter):
+                told = explain(wanted, notification)
+                found.append(
+                    {
+                        "identity": session.identity,
+                        "subscription": id,
+                        "filter": str(wanted),
+                        "matches": told.matched,
+                        "explanation": str(told),
+                    }
+                )
+    found.sort(key=lambda one: (not one["matches"], one["identity"], one["subscription"]))
+    return found[:EXPLAINED_MAX]

@@ -1,0 +1,125 @@
+"""The client without `await`: a loop in a thread of its own, for scripts and notebooks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from threading import Thread
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+from catchment.client.client import Ack, Client, Subscription
+from catchment.client.deliveries import Delivered, Queue
+from catchment.model.filter import Advertisement
+from catchment.model.notification import Notification
+from catchment.routing.messages import Wanted
+
+T = TypeVar("T")
+
+
+class BlockingSubscription:
+    """`for delivery in subscription`, which waits for the next; `get(timeout)` gives one or None."""
+
+    def __init__(self, client: BlockingClient, inner: Queue) -> None:
+        self._client = client
+        self._inner = inner
+
+    def get(self, timeout: float | None = None) -> Delivered | None:
+        return self._client._call(_next(self._inner, timeout))
+
+    def __iter__(self) -> Iterator[Delivered]:
+        while (found := self.get()) is not None:
+            yield found
+
+    def cancel(self) -> None:
+        assert isinstance(self._inner, Subscription), "this is everything: cancel single subscriptions"
+        self._client._call(self._inner.cancel())
+
+
+async def _next(queue: Queue, timeout: float | None) -> Delivered | None:
+    try:
+        async with asyncio.timeout(timeout):
+            return await queue.get()
+    except (TimeoutError, StopAsyncIteration):
+        return None
+
+
+class BlockingClient:
+    """Made by `connect_blocking`. Every method is that of `Client`, and returns when it is done."""
+
+    def __init__(self, url: str, identity: str, *, reconnect: bool = True) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="catchment client", daemon=True)
+        self._thread.start()
+        try:
+            self._client = self._call(_opened(url, identity, reconnect))
+        except BaseException:
+            self._end()
+            raise
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def close(self) -> None:
+        if not self._loop.is_closed():
+            self._call(self._client.close())
+            self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def identity(self) -> str:
+        return self._client.identity
+
+    @property
+    def broker(self) -> str:
+        return self._client.broker
+
+    def subscribe(
+        self, wanted: Wanted | str, *, id: str | None = None, identity: str | None = None
+    ) -> BlockingSubscription:
+        return BlockingSubscription(self, self._call(self._client.subscribe(wanted, id=id, identity=identity)))
+
+    def unsubscribe(self, unwanted: Wanted | str, *, identity: str | None = None) -> None:
+        self._call(self._client.unsubscribe(unwanted, identity=identity))
+
+    def cancel(self, id: str, *, identity: str | None = None) -> None:
+        self._call(self._client.cancel(id, identity=identity))
+
+    def advertise(self, advertisement: Advertisement | str, *, identity: str | None = None) -> None:
+        self._call(self._client.advertise(advertisement, identity=identity))
+
+    def unadvertise(self, advertisement: Advertisement | str, *, identity: str | None = None) -> None:
+        self._call(self._client.unadvertise(advertisement, identity=identity))
+
+    def suspend(self, *, identity: str | None = None) -> None:
+        self._call(self._client.suspend(identity=identity))
+
+    def resume(self, *, identity: str | None = None) -> None:
+        self._call(self._client.resume(identity=identity))
+
+    def map_identity(self, identity: str, handler: str) -> None:
+        self._call(self._client.map_identity(identity, handler))
+
+    def publish(
+        self, notification: Notification | Mapping[str, Any] | Iterable[Notification], *, ack: Ack = "none"
+    ) -> None:
+        self._call(self._client.publish(notification, ack=ack))
+
+    def look(self, what: Literal["status", "explain"] = "status", notification: Notification | None = None) -> Any:
+        return self._call(self._client.look(what, notification))
+
+
+async def _opened(url: str, identity: str, reconnect: bool) -> Client:
+    return await Client(url, identity, reconnect=reconnect).open()

@@ -1,0 +1,75 @@
+"""What a client is delivered, and what waits to be read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final
+
+from catchment.model.notification import Notification
+
+# What waits to be read from one subscription.
+QUEUE_MAX: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A notification, or the sequence of them that completes a pattern, and what it was delivered for."""
+
+    notifications: tuple[Notification, ...]
+    subscriptions: tuple[str, ...]
+    identity: str
+    # So many were dropped before this one, here or at the broker, because they were not read in time.
+    missed: int = 0
+    # The connection was lost before this one: others may have been missed.
+    gap: bool = False
+
+    @property
+    def notification(self) -> Notification:
+        """The one, or the last of a sequence."""
+        return self.notifications[-1]
+
+
+class Queue:
+    """Deliveries that wait to be read, at most QUEUE_MAX."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Delivered] = deque()
+        self._ready = asyncio.Event()
+        self._missed = 0
+        self._gap = False
+        self._end: BaseException | None = None
+
+    def put(self, identity: str, ids: tuple[str, ...], notifications: tuple[Notification, ...]) -> None:
+        if len(self._waiting) >= QUEUE_MAX:
+            self._missed += 1
+            return
+        self._waiting.append(Delivered(notifications, ids, identity, self._missed, self._gap))
+        self._missed, self._gap = 0, False
+        self._ready.set()
+
+    def miss(self, count: int) -> None:
+        self._missed += count
+
+    def mark_gap(self) -> None:
+        self._gap = True
+
+    def end(self, problem: BaseException | None = None) -> None:
+        self._end = problem or StopAsyncIteration()
+        self._ready.set()
+
+    async def get(self) -> Delivered:
+        while not self._waiting:
+            if self._end is not None:
+                raise self._end
+            self._ready.clear()
+            await self._ready.wait()
+        return self._waiting.popleft()
+
+    def __aiter__(self) -> AsyncIterator[Delivered]:
+        return self
+
+    async def __anext__(self) -> Delivered:
+        return await self.get()
