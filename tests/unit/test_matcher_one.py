@@ -206,3 +206,16 @@ def test_threads_share_a_matcher_while_it_changes():
     assert [found.match(row) for row in rows] == [
         sorted(f"s{i:03}" for i in range(400) if oracle.matches(filters[i], row)) for row in rows
     ]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_greatest_int_is_not_the_float_above_it(reverse):
+    values = [2**63 - 1, 2.0**63, -(2**63), -(2.0**63), 2.0**64, 2**53 + 1, 2.0**53]
+    numbers = list(enumerate(values))
+    matcher = Matcher()
+    for id, value in reversed(numbers) if reverse else numbers:
+        matcher.add(id, Filter.of(("x", "=", value)))
+    for value in values:
+        wanted = [id for id, other in numbers if other == value]
+        assert matcher.match({"x": value}) == wanted
+        assert list(matcher.match_batch([{"x": value}])) == [wanted]

@@ -71,7 +71,7 @@ def cuts_of(blob: Array, parsed: Array, attributes: int) -> Cuts:
     """The cuts of parsed constraints."""
     listed = _listed(blob, parsed, attributes)
     whole, floats, exact, beyond = thresholds(listed.number_type, listed.number_key)
-    numbers = _section(attributes, listed.number_attribute, floats, whole)
+    numbers = _section(attributes, listed.number_attribute, floats, whole, beyond)
     times = _section(attributes, listed.time_attribute, listed.time_key)
     strings, string_keys = _string_section(listed)
     beyond_ints = np.bincount(listed.number_attribute[numbers.kept], weights=beyond[numbers.kept], minlength=attributes)
@@ -178,7 +178,7 @@ def _layout(attributes: int, number_starts: Array, time_starts: Array, string_st
 
 def thresholds(kind: Array, key: Array) -> tuple[Array, Array, Array, Array]:
     """For each number: the least int and the least float (as key) at or above it, whether it is itself such
-    (bits), and whether it lies beyond all ints. By (float, int) numbers sort exactly."""
+    (bits), and whether it lies beyond all ints. By (float, int, beyond) numbers sort exactly."""
     is_float = kind == FLOAT
     whole, int_exact, beyond = _ints_at_or_above(floats_of_keys(np.where(is_float, key, 0)))
     floats, float_exact = _floats_at_or_above(np.where(is_float, 0, key))
