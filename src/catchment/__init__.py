@@ -7,9 +7,21 @@ from catchment.model.filter import Advertisement, Conjunction, Filter, Pattern, 
 from catchment.model.notification import Notification
 
 if TYPE_CHECKING:
+    from catchment.client import connect, connect_blocking
     from catchment.matching import Matcher
 
-__all__ = ["Advertisement", "Cesql", "Conjunction", "Filter", "Matcher", "Notification", "Pattern", "Subscription"]
+__all__ = [
+    "Advertisement",
+    "Cesql",
+    "Conjunction",
+    "Filter",
+    "Matcher",
+    "Notification",
+    "Pattern",
+    "Subscription",
+    "connect",
+    "connect_blocking",
+]
 __version__ = "0.1.0"
 
 
@@ -19,4 +31,8 @@ def __getattr__(name: str) -> Any:
         from catchment.matching import Matcher
 
         return Matcher
+    if name in ("connect", "connect_blocking"):
+        from catchment import client
+
+        return getattr(client, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from catchment.errors import shown
 from catchment.routing.messages import Client, Neighbor
@@ -95,10 +95,10 @@ class Connection(asyncio.Protocol):
     # --- asyncio ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not an instance of it with uvloop.
+        self._transport = cast("asyncio.Transport", transport)
         # The buffer of the transport is the outbox: `pause_writing` when it is no longer empty for the system.
-        transport.set_write_buffer_limits(high=CONGESTED_BYTES, low=CONGESTED_BYTES // 4)
+        self._transport.set_write_buffer_limits(high=CONGESTED_BYTES, low=CONGESTED_BYTES // 4)
         if self._hello is not None:
             self.put(frame(self._hello))
         self._loop.call_later(HANDSHAKE_S, self._check_handshake)

@@ -291,6 +291,100 @@ def simulate(
     return run_simulate(scenario, {name: one for name, one in changes.items() if one is not None}, picture, json)
 
 
+UrlFlag = Annotated[str, Parameter(name="--url", help="The broker: host:port. On this machine without it.")]
+IdentityFlag = Annotated[str | None, Parameter(name=["--as", "--identity"], help="Who you are, a name of your own.")]
+NEIGHBOR_HELP: Final = "A broker to connect to, host:port; may be given again."
+
+
+@app.command
+def serve(
+    config: Annotated[str | None, Parameter(help="A TOML file; without one a broker on this machine.")] = None,
+    /,
+    *,
+    name: Annotated[str | None, Parameter(help="Its name, unique in the network.")] = None,
+    listen: Annotated[str | None, Parameter(help="Where it listens: host:port.")] = None,
+    neighbor: Annotated[list[str] | None, Parameter(help=NEIGHBOR_HELP, negative="")] = None,
+    routing: Annotated[str | None, Parameter(help="The routing system: the same in the whole network.")] = None,
+    log: Annotated[Literal["human", "json"], Parameter(help="How logs are written, to standard error.")] = "human",
+    json: JsonFlag = False,
+) -> int:
+    """Run a broker until interrupted."""
+    from catchment.cli.serve import run_serve
+
+    return run_serve(config, {"name": name, "listen": listen, "neighbors": neighbor, "routing": routing}, log, json)
+
+
+@app.command
+def pub(
+    *attributes: Annotated[str, Parameter(help="name=value; - reads JSON Lines.", allow_leading_hyphen=True)],
+    url: UrlFlag = "",
+    identity: IdentityFlag = None,
+    payload: Annotated[str | None, Parameter(help="Text to send along, not matched on.")] = None,
+    advertise: Annotated[str | None, Parameter(help="Advertise this first, where a network asks for it.")] = None,
+) -> int:
+    """Publish a notification, or those of standard input, one JSON object on each line."""
+    from catchment.cli.pubsub import run_pub
+
+    return run_pub(list(attributes), url, identity, payload, advertise)
+
+
+@app.command
+def sub(
+    filter: Annotated[str, Parameter(help="A filter or a pattern, in quotes.")],
+    /,
+    *,
+    url: UrlFlag = "",
+    identity: IdentityFlag = None,
+    dialect: Dialect = "catchment",
+    count: Annotated[int | None, Parameter(help="End after so many.")] = None,
+    json: JsonFlag = False,
+) -> int:
+    """Print what is published and matches, as it comes."""
+    from catchment.cli.pubsub import run_sub
+
+    return run_sub(filter, url, identity, dialect, count, json)
+
+
+@app.command(name="advertise")
+def advertise_command(
+    advertisement: Annotated[str, Parameter(help="What you may publish: \"kind = 'alarm', level any\".")],
+    /,
+    *,
+    url: UrlFlag = "",
+    identity: IdentityFlag = None,
+) -> int:
+    """Hold an advertisement until interrupted."""
+    from catchment.cli.pubsub import run_advertise
+
+    return run_advertise(advertisement, url, identity)
+
+
+@app.command
+def explain(
+    *attributes: Annotated[str, Parameter(help="name=value of a notification.")],
+    url: UrlFlag = "",
+    json: JsonFlag = False,
+) -> int:
+    """Say why the subscriptions at a broker match a notification, or do not."""
+    from catchment.cli.pubsub import run_explain
+
+    return run_explain(list(attributes), url, json)
+
+
+@app.command
+def top(
+    *,
+    url: UrlFlag = "",
+    every_s: Annotated[float, Parameter(help="Seconds between looks.")] = 1.0,
+    count: Annotated[int | None, Parameter(help="End after so many looks.")] = None,
+    json: JsonFlag = False,
+) -> int:
+    """Watch a broker: its links, clients, subscriptions and rates."""
+    from catchment.cli.top import run_top
+
+    return run_top(url, every_s, count, json)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit code; no input makes it raise."""
     prepare_streams()

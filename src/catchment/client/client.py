@@ -18,7 +18,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, cast
 
 from catchment.client.deliveries import Delivered, Queue
 from catchment.client.problems import ConnectionLostError, RefusedError, error_of
@@ -396,10 +396,10 @@ class _Wire(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._client._opened(transport)
-        transport.write(frame(self._hello))
+        # Not an instance of it with uvloop.
+        self._transport = cast("asyncio.Transport", transport)
+        self._client._opened(self._transport)
+        self._transport.write(frame(self._hello))
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None

@@ -7,7 +7,7 @@ from catchment.errors import CatchmentError
 from catchment.wire import Refused
 
 
-class ConnectionLostError(CatchmentError, ConnectionError):
+class ConnectionLostError(CatchmentError):
     """The connection ended: what was under way may have been done or not."""
 
 

@@ -1,0 +1,32 @@
+"""Runs one broker until it is told to stop: the loop and the signals."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+from catchment.broker.config import Config
+from catchment.broker.server import Broker
+
+
+def run_broker(config: Config, ready: Callable[[Broker], None] = lambda broker: None) -> None:
+    """Returns when the broker has stopped: on the first SIGINT or SIGTERM it drains, on the second it ends at once."""
+    try:
+        import uvloop
+    except ImportError:  # not on every platform
+        asyncio.run(_running(config, ready))
+    else:
+        uvloop.run(_running(config, ready))
+
+
+async def _running(config: Config, ready: Callable[[Broker], None]) -> None:
+    broker = Broker(config)
+    await broker.start()
+    loop = asyncio.get_running_loop()
+    stopping: list[asyncio.Task[None]] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, lambda: stopping.append(loop.create_task(broker.stop())))
+    ready(broker)
+    await broker.stopped()
+    await asyncio.gather(*stopping, return_exceptions=True)
