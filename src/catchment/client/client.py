@@ -37,7 +37,7 @@ from catchment.routing.messages import (
     Unsubscribe,
     Wanted,
 )
-from catchment.routing.sessions import cancels
+from catchment.routing.wanted import cancels
 from catchment.wire import (
     BATCH_MAX,
     VERSION,

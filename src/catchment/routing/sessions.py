@@ -25,7 +25,6 @@ from typing import Final
 
 from catchment.errors import BadIdError, LimitError, shown
 from catchment.matching.ids import Id
-from catchment.model.cesql import Cesql
 from catchment.model.filter import Advertisement, Filter, Pattern
 from catchment.model.monitor import HeldMonitor, Monitor
 from catchment.model.notification import Notification
@@ -49,6 +48,7 @@ from catchment.routing.messages import (
 )
 from catchment.routing.newest import Newest
 from catchment.routing.recall import RecallingMatcher
+from catchment.routing.wanted import cancels, filters_for
 
 # What waits for one suspended identity: some minutes of a busy stream, some megabytes.
 SUSPENDED_MAX: Final = 10_000
@@ -292,23 +292,6 @@ class Sessions:
     @property
     def subscriptions_count(self) -> int:
         return sum(len(one.subscriptions) for one in self._sessions.values())
-
-
-def filters_for(wanted: Wanted) -> tuple[Filter, ...]:
-    """The filters that together let through all that a subscription needs."""
-    if isinstance(wanted, Pattern):
-        return wanted.filters
-    return (wanted.filter if isinstance(wanted, Cesql) else wanted,)
-
-
-def cancels(unwanted: Wanted, wanted: Wanted) -> bool:
-    """Whether an unsubscription cancels a subscription (SIENA §3.8)."""
-    if isinstance(wanted, Cesql):
-        # Its own filter may be wider than it is: covering that is covering it.
-        return isinstance(unwanted, Filter) and unwanted.covers(wanted.filter)
-    if isinstance(wanted, Pattern):
-        return isinstance(unwanted, Pattern) and unwanted.covers(wanted)
-    return isinstance(unwanted, Filter) and unwanted.covers(wanted)
 
 
 def _delivery(session: Session, due: _Due) -> Action:

@@ -13,11 +13,11 @@ from catchment.model.filter import Advertisement, Filter
 from catchment.routing.baselines import CentralizedCore
 from catchment.routing.messages import Neighbor
 from catchment.routing.poset import K
-from catchment.routing.sessions import filters_for
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.base import SienaCore
 from catchment.routing.siena.general import GeneralCore
 from catchment.routing.siena.hierarchical import HierarchicalCore
+from catchment.routing.wanted import filters_for
 from catchment.sim.checkers import reachable, side_of, wants_at
 from catchment.sim.network import LinkState
 from catchment.sim.simulation import Simulation

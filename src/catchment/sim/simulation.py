@@ -51,7 +51,7 @@ from catchment.routing.messages import (
     Unsubscribe,
     Wanted,
 )
-from catchment.routing.sessions import cancels
+from catchment.routing.wanted import cancels
 from catchment.sim.kernel import OCCURRENCES_MAX, Kernel
 from catchment.sim.network import Direction, LinkState, Payload, Quality, Traffic, arrivals
 from catchment.sim.topology import Topology

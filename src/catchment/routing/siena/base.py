@@ -44,8 +44,9 @@ from catchment.routing.messages import (
     Wanted,
 )
 from catchment.routing.recall import RecallingMatcher
-from catchment.routing.sessions import Request, Sessions, filters_for
+from catchment.routing.sessions import Request, Sessions
 from catchment.routing.siena.forwarding import Forwarding, Subscriber
+from catchment.routing.wanted import filters_for
 
 
 class SienaCore:
