@@ -27,6 +27,7 @@ def status_of(broker: Broker) -> dict[str, Any]:
         "up_s": round(broker.uptime_s, 3),
         "subscriptions": 0 if sessions is None else sessions.subscriptions_count,
         "table_filters": len(getattr(node.core, "interest", ())),
+        "remote_filters": getattr(node.core, "remote_filters", 0),
         "totals": {name: getattr(node.totals, name) for name in node.totals.__slots__},
         "links": [
             {"neighbor": one.name, "cost": link.cost, "received": link.received, "forwarded": link.forwarded}

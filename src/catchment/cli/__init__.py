@@ -25,7 +25,7 @@ EXIT_PIPE_CLOSED: Final = 141
 HELP: Final = """\
 Content-based publish/subscribe: state a filter, receive every notification in its catchment, once.
 
-Start with: catchment demo
+Start with: catchment tour
 Then try:   catchment check "symbol = 'DIS' and price > 100"
 """
 EPILOGUE: Final = "Exit codes: 0 ok, 1 failed, 2 bad usage."
@@ -289,6 +289,16 @@ def simulate(
 
     changes = {"core": core, "seed": seed, "merging": merging, "batch_ms": batch_ms}
     return run_simulate(scenario, {name: one for name, one in changes.items() if one is not None}, picture, json)
+
+
+@app.command
+def tour(
+    *, headless: Annotated[bool, Parameter(help="Play it through and end; fails if it does not come true.")] = False
+) -> int:
+    """Start three brokers on this machine, and watch: a stream, a near miss, a broker that is killed and returns."""
+    from catchment.cli.tour import run_tour
+
+    return run_tour(headless)
 
 
 UrlFlag = Annotated[str, Parameter(name="--url", help="The broker: host:port. On this machine without it.")]

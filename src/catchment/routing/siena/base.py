@@ -74,6 +74,11 @@ class SienaCore:
         """Neighbors that get every notification."""
         return ()
 
+    @property
+    def remote_filters(self) -> int:
+        """How many filters of other brokers are known."""
+        return len(self._remote)
+
     # --- messages ---
 
     def on_message(self, message: Message, source: Interface, now: Time) -> list[Action]:
