@@ -29,6 +29,9 @@ NOTIFICATION_JSON_CHARACTERS_MAX: Final = 8 * 1_048_576
 ENVELOPE_TYPES: Final = {"$id": Type.STRING, "$source": Type.STRING, "$time": Type.TIME, "$seq": Type.INT}
 _PAYLOAD: Final = "$payload"
 _encode: Final = Encoder().encode
+# Names that were found good: publishers use the same few. Not more than so many are kept.
+GOOD_NAMES_MAX: Final = 10_000
+_GOOD_NAMES: Final[set[str]] = set()
 
 
 class Notification(Mapping[str, Value]):
@@ -103,14 +106,14 @@ class Notification(Mapping[str, Value]):
         seq: int | None = None,
     ) -> Notification:
         """The same with some of the envelope set."""
-        return Notification(
-            self._attributes,
-            id=self.id if id is None else id,
-            source=self.source if source is None else source,
-            time=self.time if time is None else time,
-            seq=self.seq if seq is None else seq,
-            payload=self.payload,
-        )
+        given = {"$id": id, "$source": source, "$time": time, "$seq": seq}
+        found = Notification.__new__(Notification)
+        found._attributes, found._content, found.payload = self._attributes, self._content, self.payload
+        found._envelope = self._envelope | {
+            name: _checked_field(name, value) for name, value in given.items() if value is not None
+        }
+        found._hash = None
+        return found
 
     # --- identity ---
 
@@ -158,15 +161,22 @@ def _checked_attributes(attributes: Mapping[str, object] | Iterable[tuple[str, o
     pairs = attributes.items() if isinstance(attributes, Mapping) else attributes
     found: dict[str, Value] = {}
     for name, value in pairs:
-        checked_name(name)
-        if name[0] == "$":
-            raise BadNotificationError(f"{shown(name)} is an envelope name: pass it as {shown(name[1:])}=…")
+        if name not in _GOOD_NAMES:
+            _check_attribute_name(name)
         if name in found:
             raise BadNotificationError(f"attribute {shown(name)} stands twice: a notification holds each name once")
         found[name] = _checked_at(name, value)
         if len(found) > NOTIFICATION_ATTRIBUTES_MAX:
             raise LimitError("NOTIFICATION_ATTRIBUTES_MAX", NOTIFICATION_ATTRIBUTES_MAX, "more attributes")
     return found
+
+
+def _check_attribute_name(name: str) -> None:
+    checked_name(name)
+    if name[0] == "$":
+        raise BadNotificationError(f"{shown(name)} is an envelope name: pass it as {shown(name[1:])}=…")
+    if type(name) is str and len(_GOOD_NAMES) < GOOD_NAMES_MAX:
+        _GOOD_NAMES.add(name)
 
 
 def _checked_at(name: str, value: object) -> Value:

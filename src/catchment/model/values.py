@@ -178,6 +178,8 @@ def _checked_float(value: float) -> float:
 
 
 def _checked_time(value: datetime) -> datetime:
+    if type(value) is datetime and value.tzinfo is UTC and not value.fold:
+        return value
     if value.tzinfo is None or value.utcoffset() is None:
         raise BadValueError(f"time {value.isoformat()} has no time zone: give it one, such as datetime.UTC")
     try:

@@ -101,6 +101,15 @@ class RecallingMatcher(Generic[V]):
         return [self._matcher.match(batch[0])] if len(batch) == 1 else self._matcher.match_batch(batch)
 
 
+def warm() -> None:
+    """Loads what matching has compiled: now, not with the first notification that comes."""
+    for by_group in (False, True):
+        matcher: RecallingMatcher[Sequence[Id]] = RecallingMatcher(list, by_group=by_group)
+        matcher.add(1, Filter("warm = 'up' and level > 3"), group=1 if by_group else None)
+        matcher.found([Notification({"warm": "up", "level": 5})])
+        matcher.found([Notification({"warm": "up", "level": level}) for level in (4.5, 6)])
+
+
 def _names_envelope(filter: Filter | Cesql) -> bool:
     # CESQL has no way to write such a name.
     return isinstance(filter, Filter) and any(name.startswith("$") for name in filter.names)
