@@ -1,0 +1,304 @@
+"""Publishers and subscribers for `./dev bench broker`, each in a process of its own, for Catchment and for its peers.
+
+Every subscriber of the stream wants `symbol = "HOT"` or the nearest that its system has; the crowd wants other symbols.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+PAYLOAD_BYTES = 200
+# Notifications that are sent in one go where nothing is paced: what a busy publisher hands over at once.
+AT_ONCE = 64
+_STAMP = struct.Struct(">d")
+
+
+@dataclass(frozen=True)
+class Load:
+    """So many notifications to `fan_out` connections, with `crowd` subscriptions of others; `rate` a second, or as
+    fast as it goes."""
+
+    count: int
+    fan_out: int = 1
+    crowd: int = 0
+    rate: float = 0.0
+
+
+@dataclass
+class Reception:
+    """When the last came, and how long each took, in seconds."""
+
+    last: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+    received: int = 0
+
+    def got(self, payload: bytes) -> None:
+        self.received += 1
+        now = time.time()
+        self.last = now
+        self.latencies.append(now - _STAMP.unpack_from(payload)[0])
+
+
+def payload() -> bytes:
+    return _STAMP.pack(time.time()) + bytes(PAYLOAD_BYTES - _STAMP.size)
+
+
+async def paced(load: Load, send: Callable[[int], Any]) -> float:
+    """Sends all, at the rate; when it began. `send` is given how many to send at once."""
+    start = time.time()
+    sent = 0
+    while sent < load.count:
+        due = load.count if not load.rate else min(load.count, int((time.time() - start) * load.rate) + 1)
+        while sent < due:
+            some = min(AT_ONCE, due - sent)
+            await send(some)
+            sent += some
+        if load.rate:
+            await asyncio.sleep(0.0005)
+    return start
+
+
+# --- Catchment ----------------------------------------------------------------------------------
+
+
+async def catchment_receive(address: str, load: Load, ready: Any) -> Reception:
+    from catchment import Filter
+    from catchment.client import connect
+
+    found, done = Reception(), asyncio.Event()
+    expected = load.count * load.fan_out
+    clients = [await connect(address, identity=f"reader-{i}") for i in range(load.fan_out)]
+    for one in clients:
+        await one.subscribe(
+            Filter.of(("symbol", "=", "HOT")),
+            take=lambda delivered: _count(found, delivered.notification.payload, expected, done),
+        )
+    if load.crowd:
+        crowd = await connect(address, identity="crowd")
+        for start in range(0, load.crowd, 500):
+            chunk = range(start, min(start + 500, load.crowd))
+            filters = [Filter.of(("symbol", "=", f"S{i}"), ("price", ">", i % 97)) for i in chunk]
+            await asyncio.gather(*(crowd.subscribe(one, id=str(i)) for i, one in zip(chunk, filters, strict=True)))
+    ready.set()
+    await done.wait()
+    return found
+
+
+def _count(found: Reception, body: bytes, expected: int, done: asyncio.Event) -> None:
+    found.got(body)
+    if found.received >= expected:
+        done.set()
+
+
+async def catchment_send(address: str, load: Load) -> float:
+    from catchment import Notification
+    from catchment.client import connect
+
+    client = await connect(address, identity="writer")
+
+    numbers = itertools.count()
+
+    async def send(count: int) -> None:
+        body = payload()
+        # No two alike: what a broker recalls of contents that repeat would not be its work.
+        some = itertools.islice(numbers, count)
+        await client.publish(
+            [Notification({"symbol": "HOT", "price": i * 0.01, "volume": i % 997}, payload=body) for i in some]
+        )
+
+    start = await paced(load, send)
+    await client.publish(Notification({"symbol": "END"}), ack="accepted")
+    return start
+
+
+# --- NATS ---------------------------------------------------------------------------------------
+
+
+async def nats_receive(address: str, load: Load, ready: Any) -> Reception:
+    import nats
+
+    found, done = Reception(), asyncio.Event()
+    expected = load.count * load.fan_out
+
+    async def take(message: Any) -> None:
+        _count(found, message.data, expected, done)
+
+    for _ in range(load.fan_out):
+        reader = await nats.connect(f"nats://{address}", pending_size=1 << 27)
+        await reader.subscribe("stock.HOT", cb=take, pending_msgs_limit=-1, pending_bytes_limit=-1)
+        await reader.flush()
+    if load.crowd:
+        crowd = await nats.connect(f"nats://{address}")
+        for i in range(load.crowd):
+            await crowd.subscribe(f"stock.S{i}", cb=take)
+        await crowd.flush(timeout=60)
+    ready.set()
+    await done.wait()
+    return found
+
+
+async def nats_send(address: str, load: Load) -> float:
+    import nats
+
+    writer = await nats.connect(f"nats://{address}", pending_size=1 << 27)
+
+    async def send(count: int) -> None:
+        body = payload()
+        for _ in range(count):
+            await writer.publish("stock.HOT", body)
+
+    start = await paced(load, send)
+    await writer.flush(timeout=60)
+    return start
+
+
+# --- Mosquitto ----------------------------------------------------------------------------------
+
+
+async def mosquitto_receive(address: str, load: Load, ready: Any) -> Reception:
+    import paho.mqtt.client as mqtt
+
+    found, done, loop = Reception(), asyncio.Event(), asyncio.get_running_loop()
+    expected = load.count * load.fan_out
+    host, _, port = address.partition(":")
+
+    def take(client: Any, data: Any, message: Any) -> None:
+        found.got(message.payload)
+        if found.received >= expected:
+            loop.call_soon_threadsafe(done.set)
+
+    for i in range(load.fan_out):
+        reader = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=f"reader-{i}")
+        reader.on_message = take
+        reader.connect(host, int(port))
+        _subscribed(reader, [("stock/HOT", 0)])
+    if load.crowd:
+        crowd = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="crowd")
+        crowd.connect(host, int(port))
+        crowd.loop_start()
+        for start in range(0, load.crowd, 1_000):
+            crowd.subscribe([(f"stock/S{i}", 0) for i in range(start, min(start + 1_000, load.crowd))])
+        await asyncio.sleep(1 + load.crowd / 50_000)
+    ready.set()
+    await done.wait()
+    return found
+
+
+def _subscribed(reader: Any, topics: list[tuple[str, int]]) -> None:
+    import threading
+
+    heard = threading.Event()
+    reader.on_subscribe = lambda *_: heard.set()
+    reader.loop_start()
+    reader.subscribe(topics)
+    heard.wait(10)
+
+
+async def mosquitto_send(address: str, load: Load) -> float:
+    import paho.mqtt.client as mqtt
+
+    host, _, port = address.partition(":")
+    writer = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="writer")
+    writer.max_queued_messages_set(0)
+    writer.connect(host, int(port))
+    writer.loop_start()
+
+    async def send(count: int) -> None:
+        body = payload()
+        for _ in range(count):
+            last[0] = writer.publish("stock/HOT", body)
+
+    last: list[Any] = [None]
+    start = await paced(load, send)
+    last[0].wait_for_publish(60)
+    return start
+
+
+# --- RabbitMQ -----------------------------------------------------------------------------------
+
+
+async def rabbitmq_receive(address: str, load: Load, ready: Any) -> Reception:
+    return await asyncio.to_thread(_rabbitmq_receive, address, load, ready)
+
+
+def _rabbitmq(address: str) -> Any:
+    import pika
+
+    host, _, port = address.partition(":")
+    return pika.BlockingConnection(pika.ConnectionParameters(host, int(port), heartbeat=0))
+
+
+def _rabbitmq_receive(address: str, load: Load, ready: Any) -> Reception:
+    found, expected = Reception(), load.count * load.fan_out
+    connection = _rabbitmq(address)
+    channel = connection.channel()
+    channel.exchange_declare("stock", "headers")
+    wanted = {"x-match": "all", "symbol": "HOT"}
+
+    def take(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        found.got(body)
+        if found.received >= expected:
+            channel.stop_consuming()
+
+    for i in range(load.fan_out):
+        channel.queue_declare(f"reader-{i}", exclusive=True)
+        channel.queue_bind(f"reader-{i}", "stock", arguments=wanted)
+        channel.basic_consume(f"reader-{i}", take, auto_ack=True)
+    if load.crowd:
+        channel.queue_declare("crowd", exclusive=True)
+        for i in range(load.crowd):
+            channel.queue_bind("crowd", "stock", arguments={"x-match": "all", "symbol": f"S{i}"})
+    ready.set()
+    channel.start_consuming()
+    return found
+
+
+async def rabbitmq_send(address: str, load: Load) -> float:
+    return await asyncio.to_thread(_rabbitmq_send, address, load)
+
+
+def _rabbitmq_send(address: str, load: Load) -> float:
+    import pika
+
+    connection = _rabbitmq(address)
+    channel = connection.channel()
+    channel.exchange_declare("stock", "headers")
+    properties = pika.BasicProperties(headers={"symbol": "HOT", "price": "12.5", "volume": 300})
+
+    async def send(count: int) -> None:
+        body = payload()
+        for _ in range(count):
+            channel.basic_publish("stock", "", body, properties)
+
+    start = asyncio.run(paced(load, send))
+    connection.close()
+    return start
+
+
+RECEIVERS = {
+    "Catchment": catchment_receive,
+    "RabbitMQ": rabbitmq_receive,
+    "NATS": nats_receive,
+    "Mosquitto": mosquitto_receive,
+}
+SENDERS = {
+    "Catchment": catchment_send,
+    "RabbitMQ": rabbitmq_send,
+    "NATS": nats_send,
+    "Mosquitto": mosquitto_send,
+}
+
+
+def receive(peer: str, address: str, load: Load, ready: Any, answer: Any) -> None:
+    answer.put(asyncio.run(RECEIVERS[peer](address, load, ready)))
+
+
+def send(peer: str, address: str, load: Load, go: Any, answer: Any) -> None:
+    go.wait()
+    answer.put(asyncio.run(SENDERS[peer](address, load)))
