@@ -344,3 +344,27 @@ def _subscription(identity: str):
     from catchment.routing.messages import Client, Subscribe
 
     return Subscribe(identity, "1", Filter("x any")), Client(identity)
+
+
+def test_clients_of_a_scenario_roam_and_miss_nothing_but_what_is_published_meanwhile(tmp_path):
+    """They are somewhere else each time, and get nothing twice: deliveries are at most one a subscriber."""
+    path = tmp_path / "roam.toml"
+    text = """
+        network = "ring 8"
+        core = "siena general"
+        [[publishers]]
+        count = 2
+        publications = 60
+        period_ms = [20, 40]
+        attributes = { level = 5 }
+        [[subscribers]]
+        count = 3
+        filters = ["level > 3"]
+        """
+    path.write_text(text)
+    still = play(read_scenario(path))
+    path.write_text(text + "roams_every_s = 0.3\n")
+    roaming = play(read_scenario(path))
+    assert still.delivered == 2 * 60 * 3
+    assert 0.7 * still.delivered < roaming.delivered < still.delivered
+    assert sum(roaming.messages.values()) > sum(still.messages.values())

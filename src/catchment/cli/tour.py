@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -199,7 +200,7 @@ class Story:
             known = (await self._status("east"))["remote_filters"]
             subscription = await client.subscribe("mood = 'curious'")
             await self._until("the subscription is known at east", self._is_known("east", known + 1))
-            self.say(f"  {' '.join(command)}")
+            self.say(f"  {shlex.join(command)}")
             process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
             if await process.wait() != 0:
                 raise StoryError("curl failed")

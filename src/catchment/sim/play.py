@@ -108,17 +108,28 @@ class _Player:
     def set_up(self) -> None:
         for number, publishers in enumerate(self.scenario.publishers):
             for i in range(publishers.count):
-                self._place(f"p{number}.{i}")
+                self._place(f"p{number}.{i}", publishers)
                 self._schedule_publisher(f"p{number}.{i}", publishers)
         for number, subscribers in enumerate(self.scenario.subscribers):
             for i in range(subscribers.count):
-                self._place(f"s{number}.{i}")
+                self._place(f"s{number}.{i}", subscribers)
                 self._schedule_subscriber(f"s{number}.{i}", subscribers)
         for fault in self.scenario.faults:
             self.simulation.at(round(fault.at_s * SECOND), self._fail, fault)
 
-    def _place(self, identity: str) -> None:
+    def _place(self, identity: str, behaviour: Publishers | Subscribers) -> None:
         self.simulation.connect(identity, self.rng.choice(self.simulation.topology.brokers))
+        if behaviour.roams_every_s is not None:
+            self._schedule_roaming(identity, behaviour, round(behaviour.roams_every_s * SECOND))
+
+    def _schedule_roaming(self, identity: str, behaviour: Publishers | Subscribers, every: int) -> None:
+        def roam() -> None:
+            # Once nobody publishes any more, the run may end.
+            if self.done < self.total and not self._is_over(behaviour.stop_s):
+                self.simulation.connect(identity, self.rng.choice(self.simulation.topology.brokers))
+                self.simulation.at(self.simulation.now + every, roam)
+
+        self.simulation.at(round(behaviour.start_s * SECOND) + every, roam)
 
     def _schedule_publisher(self, identity: str, behaviour: Publishers) -> None:
         self.total += behaviour.cycles * behaviour.publications

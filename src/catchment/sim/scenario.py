@@ -22,6 +22,7 @@ TOML, our own:
     period_ms = [2000, 2500]          # the mean of each publisher's pauses is drawn from this range
     cycles = 10
     start_s = 0.0                     # and stop_s, if it stops by the clock
+    roams_every_s = 30.0              # it moves to another broker so often; subscribers may too
 
     [[subscribers]]
     count = 100
@@ -43,9 +44,9 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Meta, Struct, ValidationError, convert
 
 from catchment.errors import CatchmentError, InputError, shown
 from catchment.model.filter import Advertisement, Filter, Pattern
@@ -96,6 +97,8 @@ class Publishers:
     cycles: int = 1
     start_s: float = 0.0
     stop_s: float | None = None
+    # They move to another broker so often.
+    roams_every_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,7 @@ class Subscribers:
     cycles: int = 1
     start_s: float = 0.0
     stop_s: float | None = None
+    roams_every_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +285,7 @@ class _PublishersTable(Struct, forbid_unknown_fields=True):
     cycles: int = 1
     start_s: float = 0.0
     stop_s: float | None = None
+    roams_every_s: Annotated[float, Meta(gt=0)] | None = None
 
 
 class _SubscribersTable(Struct, forbid_unknown_fields=True):
@@ -291,6 +296,7 @@ class _SubscribersTable(Struct, forbid_unknown_fields=True):
     cycles: int = 1
     start_s: float = 0.0
     stop_s: float | None = None
+    roams_every_s: Annotated[float, Meta(gt=0)] | None = None
 
 
 class _FaultTable(Struct, forbid_unknown_fields=True):
@@ -384,6 +390,7 @@ def _publishers(table: _PublishersTable) -> Publishers:
         table.cycles,
         table.start_s,
         table.stop_s,
+        table.roams_every_s,
     )
 
 
@@ -402,7 +409,9 @@ def _subscribers(table: _SubscribersTable) -> Subscribers:
     wanted: tuple[Filter | Pattern, ...] = (*map(Filter, table.filters), *map(Pattern, table.patterns))
     if not wanted:
         raise InputError("subscribers have filters or patterns")
-    return Subscribers(table.count, wanted, table.notifications, table.cycles, table.start_s, table.stop_s)
+    return Subscribers(
+        table.count, wanted, table.notifications, table.cycles, table.start_s, table.stop_s, table.roams_every_s
+    )
 
 
 def _fault(table: _FaultTable) -> Fault:
