@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from catchment.broker.config import Config
 from catchment.broker.server import Broker
+from catchment.routing.recall import warm
 
 
 def run_broker(config: Config, ready: Callable[[Broker], None] = lambda broker: None) -> None:
@@ -21,6 +22,7 @@ def run_broker(config: Config, ready: Callable[[Broker], None] = lambda broker: 
 
 
 async def _running(config: Config, ready: Callable[[Broker], None]) -> None:
+    warm()
     broker = Broker(config)
     await broker.start()
     loop = asyncio.get_running_loop()
