@@ -14,11 +14,15 @@ A connection begins with a `Hello` and is answered with a `Welcome` or a `Goodby
 A bad frame ends a connection: what comes after it cannot be trusted. `WireError` says what was wrong with it. A frame
 that is too long is refused when its length is read, before there is room for it; within a frame nothing is larger than
 the frame, and strings, attributes and filters have the limits of the model.
+
+What a client asks may be well said and still not be had: a filter that does not parse, a notification past a limit.
+That is no bad frame: it comes as `Unfit`, to be answered with `Refused`, and the connection goes on. A value that is no
+value (NaN, an integer of more than 64 bits, a name with `$`) is a bad frame: no client writes it but a broken one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from struct import Struct as Layout
 from typing import Any, Final, Generic, Literal, TypeVar
@@ -26,7 +30,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from catchment.errors import CatchmentError, RemoteProtocolError, shown
+from catchment.errors import BadFilterError, CatchmentError, LimitError, ParseError, RemoteProtocolError, shown
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Advertisement, Filter, Pattern
 from catchment.model.notification import Notification
@@ -55,8 +59,16 @@ from catchment.routing.messages import (
 VERSION: Final = 1
 # One notification with the largest payload, or some thousand small ones; a receiver holds one frame at a time.
 FRAME_BYTES_MAX: Final = 4 * 1_048_576
+# Between brokers: all that the clients of one want is one message.
+LINK_FRAME_BYTES_MAX: Final = 32 * 1_048_576
+# The first frame, of who is not known yet: its greatest part is what a client has seen.
+HELLO_BYTES_MAX: Final = 2 * 1_048_576
+# One notification with envelope and payload: leaves room in a frame for whom it is for.
+NOTIFICATION_BYTES_MAX: Final = 2 * 1_048_576
 # Notifications of one `Publish` or `Batch`: a receiver handles them in one go.
 BATCH_MAX: Final = 4_096
+# Past so many bytes the next notifications go in another frame: they need not wait for each other.
+PIECE_BYTES: Final = 1_048_576
 
 _LENGTH: Final = Layout(">I")
 
@@ -107,9 +119,10 @@ class Welcome(Said, frozen=True):
 
 
 class Goodbye(Said, frozen=True):
-    """The last message; why the connection ends."""
+    """The last message; why the connection ends. Who connects again after one that `is_final` has the same again."""
 
     reason: str
+    is_final: bool = False
 
 
 class Ping(Said, frozen=True):
@@ -208,6 +221,15 @@ class Batch(Said, frozen=True):
     routed: tuple[Routed, ...]
 
 
+class Unfit(Struct, frozen=True):
+    """What a client has asked for in a good frame and cannot be had. It does not travel: a decoder finds it."""
+
+    number: int
+    # So many were to be published: none was.
+    notifications: int
+    error: CatchmentError
+
+
 CoreMessage = Interest | Advertised | Delegated | Part | Links | Wants | WantsChange | Registration
 ToBroker = Hello | Goodbye | Ping | Pong | Request | Publish | Look
 ToClient = Welcome | Goodbye | Ping | Pong | Accepted | Refused | Credit | Delivery | SequenceDelivery | Lost | Seen
@@ -216,6 +238,7 @@ BetweenBrokers = Hello | Welcome | Goodbye | Ping | Pong | Batch | CoreMessage
 Beginning = Hello | Goodbye
 
 M = TypeVar("M")
+T = TypeVar("T")
 
 
 # --- values of the model ------------------------------------------------------------------------
@@ -282,11 +305,9 @@ def _checked(value: Any, kind: type) -> Any:
 _encode: Final = msgspec.msgpack.Encoder(enc_hook=_encoded).encode
 
 
-def frame(message: Said) -> bytes:
-    """A message as it is sent; LimitError past FRAME_BYTES_MAX is the caller's to avoid."""
-    body = _encode(message)
-    assert len(body) <= FRAME_BYTES_MAX, f"{type(message).__name__} of {len(body):,} bytes"
-    return _LENGTH.pack(len(body)) + body
+def frame(message: Said, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
+    """A message as it is sent; LimitError if it is too long for that."""
+    return _framed(_encode(message), bytes_max)
 
 
 def encoded(value: object) -> bytes:
@@ -296,51 +317,131 @@ def encoded(value: object) -> bytes:
 
 def delivery_frame(identity: str, subscriptions: tuple[str, ...], notification: bytes) -> bytes:
     """The frame of a `Delivery` whose notification is encoded already."""
-    body = _encode(("Delivery", identity, subscriptions, Raw(notification)))
+    return _framed(_encode(("Delivery", identity, subscriptions, Raw(notification))), FRAME_BYTES_MAX)
+
+
+def _framed(body: bytes, bytes_max: int) -> bytes:
+    if len(body) > bytes_max:
+        raise LimitError("FRAME_BYTES_MAX", bytes_max, f"{len(body):,} bytes")
     return _LENGTH.pack(len(body)) + body
 
 
+def checked_size(notification: Notification) -> Notification:
+    """LimitError for one that is too large to be sent."""
+    if (found := _bytes_of(notification)) > NOTIFICATION_BYTES_MAX:
+        raise LimitError(
+            "NOTIFICATION_BYTES_MAX", NOTIFICATION_BYTES_MAX, f"{found:,} bytes", "send a reference instead"
+        )
+    return notification
+
+
+def _bytes_of(notification: Notification) -> int:
+    """About as many as it has on the wire; never fewer than its attributes and payload."""
+    texts = len(notification.source or "") + len(notification.id or "")
+    return len(notification.content) + len(notification.payload) + 4 * texts
+
+
+def pieces(batch: Sequence[T], notification_of: Callable[[T], Notification], count_max: int) -> Iterator[Sequence[T]]:
+    """A batch in parts that each fit a frame, in order."""
+    start, size = 0, 0
+    for end, one in enumerate(batch):
+        if end - start >= count_max or size >= PIECE_BYTES:
+            yield batch[start:end]
+            start, size = end, 0
+        size += _bytes_of(notification_of(one))
+    if start < len(batch):
+        yield batch[start:]
+
+
+# The beginning of what a client asks, whatever is wrong with the rest.
+class _RequestOutline(Struct, array_like=True, tag="Request"):
+    number: int
+
+
+class _LookOutline(Struct, array_like=True, tag="Look"):
+    number: int
+
+
+class _PublishOutline(Struct, array_like=True, tag="Publish"):
+    number: int
+    notifications: list[Raw]
+
+
+_outline: Final = msgspec.msgpack.Decoder(_RequestOutline | _LookOutline | _PublishOutline).decode
+
+
+def _unfit(body: bytes, problem: BaseException | None) -> Unfit | None:
+    """What a client asked, if it was well said: only its content is wrong."""
+    if not isinstance(problem, LimitError | ParseError | BadFilterError):
+        return None
+    try:
+        found = _outline(body)
+    except msgspec.MsgspecError:
+        return None
+    count = len(found.notifications) if isinstance(found, _PublishOutline) else 0
+    return Unfit(found.number, count, problem)
+
+
 class Decoder(Generic[M]):
-    """Bytes, in pieces of any size, to messages of a union of kinds."""
+    """Bytes, in pieces of any size, to messages of a union of kinds; from clients also `Unfit`."""
 
-    def __init__(self, kinds: Any) -> None:
-        self._decode = msgspec.msgpack.Decoder(kinds, dec_hook=_decoded).decode
+    def __init__(self, kinds: Any, bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._buffer = bytearray()
+        self.expect(kinds, bytes_max)
 
-    def expect(self, kinds: Any) -> None:
+    def expect(self, kinds: Any, bytes_max: int = FRAME_BYTES_MAX) -> None:
         """From the next frame on other messages may come: it is known who is there."""
         self._decode = msgspec.msgpack.Decoder(kinds, dec_hook=_decoded).decode
+        self._bytes_max = bytes_max
 
     def feed(self, data: bytes) -> list[M]:
         """The messages that are complete now. WireError for what is none, after which nothing more is fed."""
-        found: list[M] = []
-        for body in self.bodies(data):
-            found.append(self.decoded(body))
-        return found
+        return [self.decoded(body) for body in self.bodies(data)]
 
-    def bodies(self, data: bytes) -> list[bytes]:
-        """The frames that are complete now."""
+    def bodies(self, data: bytes) -> Iterator[bytes]:
+        """The frames that are complete now; of each the length is checked when those before it are dealt with."""
         buffer = self._buffer
         buffer += data
-        found, start, end = [], 0, len(buffer)
-        while end - start >= 4:
-            (length,) = _LENGTH.unpack_from(buffer, start)
-            if length > FRAME_BYTES_MAX:
-                raise WireError(f"a frame of {length:,} bytes: FRAME_BYTES_MAX is {FRAME_BYTES_MAX:,}")
-            if end - start - 4 < length:
-                break
-            found.append(bytes(buffer[start + 4 : start + 4 + length]))
-            start += 4 + length
-        del buffer[:start]
-        return found
+        start, end = 0, len(buffer)
+        try:
+            while end - start >= 4:
+                (length,) = _LENGTH.unpack_from(buffer, start)
+                if length > self._bytes_max:
+                    raise WireError(f"a frame of {length:,} bytes: FRAME_BYTES_MAX is {self._bytes_max:,}")
+                if end - start - 4 < length:
+                    break
+                start += 4 + length
+                yield bytes(buffer[start - length : start])
+        finally:
+            del buffer[:start]
 
     def decoded(self, body: bytes) -> M:
         try:
             message: M = self._decode(body)
-        except (msgspec.ValidationError, msgspec.DecodeError, CatchmentError, ValueError) as problem:
-            raise WireError(str(problem)) from None
+            _check_sizes(message, body)
+        except WireError:
+            raise
+        except (msgspec.MsgspecError, CatchmentError, ValueError) as problem:
+            cause = problem if isinstance(problem, CatchmentError) else problem.__cause__
+            if (unfit := _unfit(body, cause)) is None:
+                raise WireError(str(problem)) from None
+            return unfit  # type: ignore[return-value]
         except RecursionError:
             raise WireError("nesting too deep") from None
-        if isinstance(message, Publish) and len(message.notifications) > BATCH_MAX:
-            raise WireError(f"{len(message.notifications):,} notifications at once: BATCH_MAX is {BATCH_MAX:,}")
         return message
+
+
+def _check_sizes(message: object, body: bytes) -> None:
+    if isinstance(message, Publish):
+        _check_count(len(message.notifications))
+        # In a shorter frame there is none that is too large.
+        if len(body) > NOTIFICATION_BYTES_MAX:
+            for one in message.notifications:
+                checked_size(one)
+    elif isinstance(message, Batch):
+        _check_count(len(message.routed))
+
+
+def _check_count(count: int) -> None:
+    if count > BATCH_MAX:
+        raise WireError(f"{count:,} notifications at once: BATCH_MAX is {BATCH_MAX:,}")

@@ -17,7 +17,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), input=given, capture_output=True, text=True, timeout=WAIT_S)
+    return subprocess.run(command(*arguments), check=False, input=given, capture_output=True, text=True, timeout=WAIT_S)
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 Reads are decoded and handed over as they come, all publications of one read together. Frames that are put are written
 once in a turn of the loop. What waits to be written is bounded: a client that is behind loses notifications and is told
-how many; a neighbor that is behind for long loses its link, which begins anew.
+how many as soon as it has caught up; one that does not even read its answers, and a neighbor that is behind for long,
+lose the connection.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any, Final, Protocol, cast
 from catchment.errors import shown
 from catchment.routing.messages import Client, Neighbor
 from catchment.wire import (
+    HELLO_BYTES_MAX,
+    LINK_FRAME_BYTES_MAX,
     Batch,
     Beginning,
     BetweenBrokers,
@@ -26,6 +29,7 @@ from catchment.wire import (
     Publish,
     Request,
     ToBroker,
+    Unfit,
     Welcome,
     WireError,
     frame,
@@ -33,11 +37,15 @@ from catchment.wire import (
 
 # What waits for a client: past it, it is behind. Some seconds of a busy stream.
 CLIENT_OUTBOX_BYTES_MAX: Final = 8 * 1_048_576
+# With the answers to its requests: past it, it does not read at all, and the connection is given up.
+CLIENT_OUTBOX_BYTES_MOST: Final = 2 * CLIENT_OUTBOX_BYTES_MAX
 # What waits for a neighbor: past it, the link is given up.
 LINK_OUTBOX_BYTES_MAX: Final = 64 * 1_048_576
 # What waits for a neighbor: past it, publishers here are not given credit.
 CONGESTED_BYTES: Final = 4 * 1_048_576
 HANDSHAKE_S: Final = 10.0
+# Looks, one each ping, that may find nothing new from the other side before it is taken for dead.
+SILENT_LOOKS_MAX: Final = 3
 
 _PONG: Final = frame(Pong())
 
@@ -53,6 +61,8 @@ class Owner(Protocol):
 
     def published(self, connection: Connection, publications: list[Publish]) -> None: ...
 
+    def misasked(self, connection: Connection, unfit: Unfit) -> None: ...
+
     def looked(self, connection: Connection, look: Look) -> None: ...
 
     def told(self, connection: Connection, message: Any) -> None: ...
@@ -61,7 +71,9 @@ class Owner(Protocol):
 
     def closed(self, connection: Connection, reason: str) -> None: ...
 
-    def drained(self, connection: Connection) -> None: ...
+    def drained(self, connection: Connection) -> None:
+        """What was too much is on its way."""
+        ...
 
 
 class Connection(asyncio.Protocol):
@@ -73,15 +85,24 @@ class Connection(asyncio.Protocol):
         self.instance = ""
         self.is_outgoing = hello is not None
         self.reason = "the other side has closed it"
-        self.last_heard = loop.time()
+        # Why it is refused before anything was said.
+        self.refusal = ""
         self._loop = loop
         self._hello = hello
-        self._decoder: Decoder[Any] = Decoder(BetweenBrokers if hello is not None else Beginning)
+        self._decoder: Decoder[Any] = Decoder(BetweenBrokers, LINK_FRAME_BYTES_MAX)
+        if hello is None:
+            self._decoder.expect(Beginning, HELLO_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
         self._is_paused = False
+        self._was_behind = False
         self._is_ended = False
+        self._handshake: asyncio.TimerHandle | None = None
+        self._looks_silent = 0
+        self._put_bytes = 0
+        self._left_at_look = 0
+        self._taken_at_look = 0
 
     @property
     def peer(self) -> str:
@@ -99,16 +120,19 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         # The buffer of the transport is the outbox: `pause_writing` when it is no longer empty for the system.
         self._transport.set_write_buffer_limits(high=CONGESTED_BYTES, low=CONGESTED_BYTES // 4)
+        if self.refusal:
+            self.end(self.refusal)
+            return
         if self._hello is not None:
             self.put(frame(self._hello))
-        self._loop.call_later(HANDSHAKE_S, self._check_handshake)
+        self._handshake = self._loop.call_later(HANDSHAKE_S, self._check_handshake)
 
     def _check_handshake(self) -> None:
         if self.who is None and self.is_open:
             self.end(f"no greeting within {HANDSHAKE_S:.0f} s")
 
     def data_received(self, data: bytes) -> None:
-        self.last_heard = self._loop.time()
+        self._looks_silent = 0
         publications: list[Publish] = []
         try:
             for body in self._decoder.bodies(data):
@@ -146,6 +170,8 @@ class Connection(asyncio.Protocol):
                 pass
             case Look():
                 self.owner.looked(self, message)
+            case Unfit():
+                self.owner.misasked(self, message)
             case Goodbye():
                 self.reason = message.reason
                 self.close()
@@ -161,6 +187,10 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, problem: Exception | None) -> None:
         self._is_ended = True
+        # A flush that is due finds nothing: uvloop refuses to write to what is closed.
+        self._waiting.clear()
+        if self._handshake is not None:
+            self._handshake.cancel()
         if problem is not None:
             self.reason = str(problem) or type(problem).__name__
         self.owner.closed(self, self.reason)
@@ -169,14 +199,19 @@ class Connection(asyncio.Protocol):
         self._is_paused = True
 
     def resume_writing(self) -> None:
-        self._is_paused = False
+        self._is_paused = self._was_behind = False
         self.owner.drained(self)
 
     # --- sending ---
 
     def known_as(self, who: Client | Neighbor) -> None:
         self.who = who
-        self._decoder.expect(ToBroker if isinstance(who, Client) else BetweenBrokers)
+        if self._handshake is not None:
+            self._handshake.cancel()
+        if isinstance(who, Client):
+            self._decoder.expect(ToBroker)
+        else:
+            self._decoder.expect(BetweenBrokers, LINK_FRAME_BYTES_MAX)
 
     def put(self, frame: bytes) -> None:
         if self._is_ended:
@@ -185,14 +220,30 @@ class Connection(asyncio.Protocol):
             self._loop.call_soon(self._flush)
         self._waiting.append(frame)
         self._waiting_bytes += len(frame)
-        if isinstance(self.who, Neighbor) and self.outbox_bytes > LINK_OUTBOX_BYTES_MAX:
-            self.reason = f"more than {LINK_OUTBOX_BYTES_MAX:,} bytes wait for it"
+        self._put_bytes += len(frame)
+        most = LINK_OUTBOX_BYTES_MAX if isinstance(self.who, Neighbor) else CLIENT_OUTBOX_BYTES_MOST
+        if self.outbox_bytes > most:
+            self.reason = f"more than {most:,} bytes wait for it"
             self.abort()
 
     def _flush(self) -> None:
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         if self._transport is not None and waiting:
             self._transport.write(b"".join(waiting))
+        if self._was_behind and not self._is_paused:
+            self._was_behind = False
+            self.owner.drained(self)
+
+    def is_silent(self) -> bool:
+        """Asked with each ping: whether the other side has been silent for too many of them. Who takes what has
+        waited for it is not silent, however long an answer takes to come behind all that. Looks are counted, not
+        seconds: when we are late ourselves, what came meanwhile is not read yet."""
+        left = self.outbox_bytes
+        if self._left_at_look and self._put_bytes - left > self._taken_at_look:
+            self._looks_silent = 0
+        self._left_at_look, self._taken_at_look = left, self._put_bytes - left
+        self._looks_silent += 1
+        return self._looks_silent > SILENT_LOOKS_MAX
 
     @property
     def outbox_bytes(self) -> int:
@@ -204,12 +255,15 @@ class Connection(asyncio.Protocol):
         return self._is_paused
 
     def is_behind(self) -> bool:
-        return self.outbox_bytes > CLIENT_OUTBOX_BYTES_MAX
+        if self.outbox_bytes <= CLIENT_OUTBOX_BYTES_MAX:
+            return False
+        self._was_behind = True
+        return True
 
-    def end(self, reason: str) -> None:
+    def end(self, reason: str, is_final: bool = False) -> None:
         if not self._is_ended:
             self.reason = reason
-            self.put(frame(Goodbye(reason)))
+            self.put(frame(Goodbye(reason, is_final)))
             self.close()
 
     def close(self) -> None:
@@ -222,6 +276,7 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         self._is_ended = True
         self._waiting.clear()
+        self._waiting_bytes = 0
         if self._transport is not None:
             self._transport.abort()
 

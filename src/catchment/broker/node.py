@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final, Protocol, assert_never
 
-from catchment.errors import CatchmentError, shown
+from catchment.errors import BadIdError, CatchmentError, LimitError, shown
+from catchment.model.filter import IDENTITY_CODEPOINTS_MAX
 from catchment.model.notification import Notification
 from catchment.routing.core import RoutingCore
 from catchment.routing.messages import (
@@ -27,6 +29,7 @@ from catchment.routing.messages import (
     Interface,
     LinkDown,
     LinkUp,
+    MapIdentity,
     Message,
     Missed,
     Neighbor,
@@ -39,20 +42,28 @@ from catchment.routing.messages import (
     TimerFired,
 )
 from catchment.wire import (
+    LINK_FRAME_BYTES_MAX,
     Accepted,
     Batch,
+    ClientRequest,
     Lost,
     Publish,
     Refused,
     Request,
     SequenceDelivery,
+    Unfit,
     delivery_frame,
     encoded,
     frame,
+    pieces,
 )
 
 # Notifications in one frame to a neighbor: some hundred kilobytes of small ones.
 FORWARD_MAX: Final = 1_024
+# Identities that one client may ask for: each is kept until the client goes.
+CLIENT_IDENTITIES_MAX: Final = 10_000
+
+_notification_of: Final = attrgetter("notification")
 
 
 class Outlet(Protocol):
@@ -74,7 +85,11 @@ class Outlet(Protocol):
 @dataclass(slots=True)
 class ClientState:
     outlet: Outlet
+    # Of a client in this process: is handed deliveries as they are, and minds itself how many wait.
+    receive: Callable[[Deliver], None] | None = None
+    # By identity, how many were dropped and are not told yet.
     lost: Counter[str] = field(default_factory=Counter)
+    identities: set[str] = field(default_factory=set)
     delivered: int = 0
     published: int = 0
 
@@ -85,6 +100,9 @@ class LinkState:
     cost: int
     received: int = 0
     forwarded: int = 0
+    # Messages of any kind since it came up: at both ends the same when nothing is under way.
+    sent: int = 0
+    heard: int = 0
 
 
 @dataclass(slots=True)
@@ -112,17 +130,23 @@ class Node:
         self.totals = Totals()
         self._now = now
         self._set_timer = set_timer
-        self._refused: list[CatchmentError] = []
         self._encoded: tuple[Notification | None, bytes] = (None, b"")
 
     # --- who is there ---
 
-    def client_up(self, client: Client, identity: str, seen: dict[str, int], outlet: Outlet) -> None:
+    def client_up(
+        self,
+        client: Client,
+        identity: str,
+        seen: dict[str, int],
+        outlet: Outlet,
+        receive: Callable[[Deliver], None] | None = None,
+    ) -> None:
         """A client that was there already under this name is replaced: it has come back before we knew it was gone."""
         if client in self.clients:
             self.clients[client].outlet.end(f"{shown(client.name)} has connected again")
             self.client_down(client)
-        self.clients[client] = ClientState(outlet)
+        self.clients[client] = ClientState(outlet, receive)
         self._tell(ClientUp(identity, seen), client)
 
     def client_down(self, client: Client) -> None:
@@ -142,16 +166,39 @@ class Node:
 
     def requested(self, client: Client, request: Request) -> None:
         state = self.clients[client]
-        refusals = self._tell(request.body, client)
+        refusals = self.ask(client, request.body)
         state.outlet.put(frame(_answer(request.number, refusals)))
+
+    def ask(self, client: Client, request: ClientRequest) -> list[Refuse]:
+        """What a client asks for; it is refused with these."""
+        try:
+            self._check_request(self.clients[client], request)
+        except CatchmentError as problem:
+            self.totals.refused += 1
+            return [Refuse(client, problem)]
+        return self._tell(request, client)
+
+    def _check_request(self, state: ClientState, request: ClientRequest) -> None:
+        """What a core cannot know, and the size of what it keeps."""
+        for name in (request.identity, getattr(request, "id", request.identity)):
+            if not 1 <= len(name) <= IDENTITY_CODEPOINTS_MAX:
+                raise LimitError("IDENTITY_CODEPOINTS_MAX", IDENTITY_CODEPOINTS_MAX, f"a name of {len(name):,}")
+        if isinstance(request, MapIdentity) and Client(request.handler) not in self.clients:
+            raise BadIdError(f"there is no client {shown(request.handler)} at {self.name}")
+        if request.identity not in state.identities:
+            if len(state.identities) >= CLIENT_IDENTITIES_MAX:
+                raise LimitError("CLIENT_IDENTITIES_MAX", CLIENT_IDENTITIES_MAX, "one more", "use another connection")
+            state.identities.add(request.identity)
+
+    def misasked(self, client: Client, unfit: Unfit) -> None:
+        """In a good frame, something that cannot be had."""
+        self.totals.refused += 1
+        self.clients[client].outlet.put(frame(_answer(unfit.number, [Refuse(client, unfit.error)])))
 
     def published(self, client: Client, publications: Sequence[Publish]) -> None:
         """All that one read of a client brought: one call of the core."""
         state = self.clients[client]
-        batch = [Routed(one) for publication in publications for one in publication.notifications]
-        state.published += len(batch)
-        self.totals.published += len(batch)
-        refusals = self._hand_over(batch, client)
+        refusals = self.publish(client, [one for publication in publications for one in publication.notifications])
         if refusals and len(publications) > 1:
             # Rare: which of them was refused is found by asking for each, without publishing it again.
             self._answer_apart(state, publications, refusals)
@@ -160,6 +207,12 @@ class Node:
             if publication.number or refusals:
                 state.outlet.put(frame(_answer(publication.number, refusals)))
 
+    def publish(self, client: Client, notifications: Sequence[Notification]) -> list[Refuse]:
+        """Those that are refused; all others are on their way."""
+        self.clients[client].published += len(notifications)
+        self.totals.published += len(notifications)
+        return self._hand_over([Routed(one) for one in notifications], client)
+
     def _answer_apart(self, state: ClientState, publications: Sequence[Publish], refusals: Sequence[Refuse]) -> None:
         for publication in publications:
             mine = [one for one in refusals if one.notification in publication.notifications]
@@ -167,11 +220,13 @@ class Node:
                 state.outlet.put(frame(_answer(publication.number, mine)))
 
     def arrived(self, neighbor: Neighbor, batch: Sequence[Routed]) -> None:
+        self.links[neighbor].heard += 1
         self.links[neighbor].received += len(batch)
         self.totals.received += len(batch)
         self._hand_over(batch, neighbor)
 
     def told(self, neighbor: Neighbor, message: Message) -> None:
+        self.links[neighbor].heard += 1
         self._tell(message, neighbor)
 
     def timer_fired(self, name: str) -> None:
@@ -197,11 +252,9 @@ class Node:
                 case Send():
                     self._send(action.interface, action.message)
                 case DeliverSequence():
-                    self._put(action.client, action.identity, SequenceDelivery(
-                        action.identity, action.subscription, action.notifications
-                    ))  # fmt: skip
+                    self._deliver_sequence(action)
                 case Missed():
-                    self._put(action.client, action.identity, Lost(action.identity, action.count))
+                    self._miss(action)
                 case SetTimer():
                     self._set_timer(action.name, action.at)
                 case Refuse():
@@ -219,43 +272,89 @@ class Node:
             return
         if self._is_lost(state, action.identity):
             return
+        if state.receive is not None:
+            state.delivered += 1
+            self.totals.delivered += 1
+            state.receive(action)
+            return
         notification, known = action.notification, self._encoded
         if known[0] is not notification:
             known = self._encoded = (notification, encoded(notification))
+        try:
+            found = delivery_frame(action.identity, action.subscriptions, known[1])
+        except LimitError:
+            self._lose(state, action.identity)
+        else:
+            self._put(state, found)
+
+    def _deliver_sequence(self, action: DeliverSequence) -> None:
+        state = self.clients.get(action.client)
+        if state is None or self._is_lost(state, action.identity):
+            return
+        try:
+            found = frame(SequenceDelivery(action.identity, action.subscription, action.notifications))
+        except LimitError:
+            self._lose(state, action.identity)
+        else:
+            self._put(state, found)
+
+    def _put(self, state: ClientState, found: bytes) -> None:
         state.delivered += 1
         self.totals.delivered += 1
-        state.outlet.put(delivery_frame(action.identity, action.subscriptions, known[1]))
+        state.outlet.put(found)
+
+    def _miss(self, action: Missed) -> None:
+        state = self.clients.get(action.client)
+        if state is not None:
+            state.lost[action.identity] += action.count
+            self.totals.lost += action.count
+            if not state.outlet.is_behind():
+                self._tell_lost(state, action.identity)
 
     def _is_lost(self, state: ClientState, identity: str) -> bool:
         """Whether a client is too far behind for one more; once it is not, it is told how many it has lost."""
         if state.outlet.is_behind():
-            state.lost[identity] += 1
-            self.totals.lost += 1
+            self._lose(state, identity)
             return True
-        if state.lost and (count := state.lost.pop(identity, 0)):
-            state.outlet.put(frame(Lost(identity, count)))
+        if state.lost:
+            self._tell_lost(state, identity)
         return False
 
-    def _put(self, client: Client, identity: str, message: Said) -> None:
+    def _lose(self, state: ClientState, identity: str) -> None:
+        state.lost[identity] += 1
+        self.totals.lost += 1
+
+    def _tell_lost(self, state: ClientState, identity: str) -> None:
+        if count := state.lost.pop(identity, 0):
+            state.outlet.put(frame(Lost(identity, count)))
+
+    def caught_up(self, client: Client) -> None:
+        """A client that was behind has taken what waited: it is told what it has lost, also if nothing more comes."""
         state = self.clients.get(client)
-        if state is not None and not self._is_lost(state, identity):
-            state.delivered += 1
-            self.totals.delivered += 1
-            state.outlet.put(frame(message))
+        if state is not None:
+            for identity in sorted(state.lost):
+                self._tell_lost(state, identity)
 
     def _forward(self, neighbor: Neighbor, batch: Sequence[Routed]) -> None:
         link = self.links.get(neighbor)
         if link is not None:
             link.forwarded += len(batch)
             self.totals.forwarded += len(batch)
-            for start in range(0, len(batch), FORWARD_MAX):
-                link.outlet.put(frame(Batch(tuple(batch[start : start + FORWARD_MAX]))))
+            for piece in pieces(batch, _notification_of, FORWARD_MAX):
+                link.sent += 1
+                link.outlet.put(frame(Batch(tuple(piece)), LINK_FRAME_BYTES_MAX))
 
     def _send(self, neighbor: Neighbor, message: Message) -> None:
         link = self.links.get(neighbor)
         if link is not None:
             assert isinstance(message, Said), f"{type(message).__name__} does not travel"
-            link.outlet.put(frame(message))
+            try:
+                found = frame(message, LINK_FRAME_BYTES_MAX)
+            except LimitError as problem:
+                link.outlet.end(f"{type(message).__name__}: {problem}")
+                return
+            link.sent += 1
+            link.outlet.put(found)
 
 
 def _answer(number: int, refusals: Sequence[Refuse]) -> Said:

@@ -2,11 +2,12 @@
 
 Links. A neighbor is named by its address; who connects says who it is, and both ends say which routing system they run:
 two that differ cannot be one network. A link that is lost is tried again, at first soon, then every few seconds. Two
-brokers that name each other have one link: the one that the lesser name has opened. A broker that has come back is told
-from that by its instance.
+brokers that name each other have one link: the first that both ends know; of two that are made at the same time the one
+that the lesser name has opened. A broker that has come back is told from that by its instance.
 
 Back-pressure. A client may publish as many notifications as it has credit for; it is given back what was handled,
-unless a link is congested: then it waits until that has drained.
+unless a link is congested: then it waits until that has drained. One that publishes well past its credit loses its
+connection.
 
 Shutdown. `stop` takes no more connections, lets what waits be written, and closes; a second one ends at once.
 """
@@ -17,16 +18,17 @@ import asyncio
 import logging
 import os
 import time
-from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from catchment.broker.config import Address, Config
 from catchment.broker.connection import Connection
 from catchment.broker.node import Node
 from catchment.broker.status import explained, status_of
 from catchment.errors import CatchmentError, shown
+from catchment.model.filter import IDENTITY_CODEPOINTS_MAX
 from catchment.routing.messages import Client, Neighbor, Time
 from catchment.wire import (
+    BATCH_MAX,
     VERSION,
     Batch,
     Credit,
@@ -37,19 +39,26 @@ from catchment.wire import (
     Refused,
     Request,
     Seen,
+    Unfit,
     Welcome,
     frame,
 )
 
+if TYPE_CHECKING:
+    from catchment.broker.http import HttpSide
+
 # Notifications that a client may have under way: a few reads of a busy broker.
 CREDIT: Final = 8_192
+# So many past that are let pass, one `Publish`; who goes on does not heed it, and is ended.
+CREDIT_SLACK: Final = BATCH_MAX
 CONNECTIONS_MAX: Final = 10_000
 PING_S: Final = 5.0
-# Silence after which the other side is taken for dead: three pings.
-SILENCE_S_MAX: Final = 15.0
+LINK_COST_MAX: Final = 1_000_000
 RETRY_S_FIRST, RETRY_S_MOST = 0.1, 3.0
 DRAIN_S_MAX: Final = 5.0
 
+# Said of a second link to the same broker: no reason to worry.
+LINKED: Final = "there is a link already"
 _PING: Final = frame(Ping())
 log = logging.getLogger("catchment.broker")
 
@@ -69,7 +78,10 @@ class Broker:
         self._owed: dict[Connection, int] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._dialing: dict[Connection, tuple[Address, asyncio.Future[None]]] = {}
+        # Why the broker at an address was last no neighbor.
+        self._refused: dict[Address, str] = {}
         self._server: asyncio.Server | None = None
+        self.http: HttpSide | None = None
         self._is_stopping = False
         self._stopped = asyncio.Event()
         self.started = self._loop.time()
@@ -81,15 +93,30 @@ class Broker:
         self._server = await self._loop.create_server(self._incoming, config.listen.host, config.listen.port)
         host, port = self._server.sockets[0].getsockname()[:2]
         self.address = Address(host, port)
+        await self._start_http()
         self._tasks = [self._loop.create_task(self._keep_link(one)) for one in config.neighbors]
         self._tasks.append(self._loop.create_task(self._watch()))
         log.info("listening", extra={"broker": config.name, "address": str(self.address), "routing": config.routing})
+
+    async def _start_http(self) -> None:
+        if self.config.http is not None:
+            # Only here: a broker without HTTP needs no web stack.
+            from catchment.broker.http import HttpSide
+
+            self.http = HttpSide(self, self.config.http)
+            try:
+                await self.http.start()
+            except BaseException:
+                await self.stop()
+                raise
 
     async def stop(self) -> None:
         """Lets what waits be written, then closes. Called again, it closes at once."""
         if self._is_stopping:
             for one in list(self._connections):
                 one.abort()
+            if self.http is not None:
+                self.http.abort()
             self._stopped.set()
             return
         self._is_stopping = True
@@ -97,8 +124,11 @@ class Broker:
             self._server.close()
         for task in self._tasks:
             task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for handle in self._timers.values():
             handle.cancel()
+        if self.http is not None:
+            await self.http.stop(f"{self.config.name} is shutting down")
         for one in list(self._connections):
             one.end(f"{self.config.name} is shutting down")
         until = self._loop.time() + DRAIN_S_MAX
@@ -115,6 +145,8 @@ class Broker:
     # --- timers ---
 
     def _set_timer(self, name: str, at: Time) -> None:
+        if self._is_stopping:
+            return
         if (before := self._timers.pop(name, None)) is not None:
             before.cancel()
         self._timers[name] = self._loop.call_later(max(0, at - _now()) / 1e6, self._fire, name)
@@ -128,8 +160,8 @@ class Broker:
         while True:
             await asyncio.sleep(PING_S)
             for one in list(self._connections):
-                if self._loop.time() - one.last_heard > SILENCE_S_MAX:
-                    one.reason = f"silent for {SILENCE_S_MAX:.0f} s"
+                if one.is_silent():
+                    one.reason = "it is silent"
                     one.abort()
                 elif one.who is not None:
                     one.put(_PING)
@@ -141,16 +173,25 @@ class Broker:
         while True:
             lost: asyncio.Future[None] = self._loop.create_future()
             try:
-                make = partial(self._outgoing, address, lost)
-                await self._loop.create_connection(make, address.host, address.port)
+                await self._dial(address, lost)
                 began = self._loop.time()
                 await lost
                 # A link that held is tried again at once; one that is refused each time, with back-off.
                 wait = RETRY_S_FIRST if self._loop.time() - began > RETRY_S_MOST else min(2 * wait, RETRY_S_MOST)
             except OSError as problem:
-                log.debug("cannot connect", extra={"address": str(address), "reason": str(problem)})
+                self._log_refused(address, problem.strerror or type(problem).__name__)
                 wait = min(2 * wait, RETRY_S_MOST)
             await asyncio.sleep(wait)
+
+    async def _dial(self, address: Address, lost: asyncio.Future[None]) -> None:
+        connection = self._outgoing(address, lost)
+        try:
+            await self._loop.create_connection(lambda: connection, address.host, address.port)
+        except BaseException:
+            # It was never open, so it will not say that it has closed.
+            self._connections.pop(connection, None)
+            self._dialing.pop(connection, None)
+            raise
 
     def _outgoing(self, address: Address, lost: asyncio.Future[None]) -> Connection:
         config = self.config
@@ -165,7 +206,9 @@ class Broker:
     def _incoming(self) -> Connection:
         connection = self._made(Connection(self, self._loop))
         if len(self._connections) > CONNECTIONS_MAX:
-            self._loop.call_soon(connection.end, f"CONNECTIONS_MAX is {CONNECTIONS_MAX:,}")
+            connection.refusal = f"CONNECTIONS_MAX is {CONNECTIONS_MAX:,}"
+        elif self._is_stopping:
+            connection.refusal = f"{self.config.name} is shutting down"
         return connection
 
     def _made(self, connection: Connection) -> Connection:
@@ -175,26 +218,42 @@ class Broker:
     # --- what connections tell ---
 
     def greeted(self, connection: Connection, hello: Hello) -> None:
-        low, high = hello.versions
-        if not low <= VERSION <= high:
-            connection.end(f"this broker speaks version {VERSION}, you speak {low} to {high}")
+        if refusal := self._refusal(hello):
+            log.warning("refused", extra={"broker": self.config.name, "from": hello.name, "reason": refusal})
+            connection.end(refusal, is_final=True)
         elif hello.role == "client":
             self._client_came(connection, hello)
-        elif hello.routing != self.config.routing:
-            connection.end(f"{self.config.name} runs {self.config.routing}, {hello.name} runs {hello.routing}")
-        elif hello.name == self.config.name:
-            connection.end(f"two brokers are named {shown(hello.name)}")
         elif self._is_second(connection, hello.name, hello.instance):
-            connection.end("there is a link already")
+            connection.end(LINKED)
         else:
             welcome = Welcome(VERSION, self.config.name, self.config.routing, cost=hello.cost, instance=self.instance)
             connection.put(frame(welcome))
             self._link_came(connection, hello.name, hello.instance, hello.cost)
 
+    def _refusal(self, hello: Hello) -> str:
+        """Why who says this cannot be here; nothing if it can."""
+        (low, high), name, config = hello.versions, hello.name, self.config
+        if not low <= VERSION <= high:
+            return f"this broker speaks version {VERSION}, you speak {low} to {high}"
+        if not 1 <= len(name) <= IDENTITY_CODEPOINTS_MAX:
+            return f"a name has 1 to {IDENTITY_CODEPOINTS_MAX:,} characters, found {len(name):,}"
+        if hello.role == "client":
+            return "names that begin with @ are the broker's own" if name.startswith("@") else ""
+        if hello.routing != config.routing:
+            return f"{config.name} runs {config.routing}, {shown(name)} runs {shown(hello.routing)}"
+        if name == config.name:
+            return f"two brokers are named {shown(name)}"
+        if not 1 <= hello.cost <= LINK_COST_MAX:
+            return f"a link costs 1 to {LINK_COST_MAX:,}, found {hello.cost}"
+        return ""
+
     def welcomed(self, connection: Connection, welcome: Welcome) -> None:
-        if self._is_second(connection, welcome.name, welcome.instance):
-            connection.end("there is a link already")
+        if welcome.version != VERSION:
+            connection.end(f"{shown(welcome.name)} speaks version {welcome.version}, {VERSION} was offered")
+        elif self._is_second(connection, welcome.name, welcome.instance):
+            connection.end(LINKED)
         else:
+            self._refused.pop(self._dialing[connection][0], None)
             self._link_came(connection, welcome.name, welcome.instance, welcome.cost)
 
     def _is_second(self, connection: Connection, name: str, instance: str) -> bool:
@@ -202,6 +261,9 @@ class Broker:
         other = self._by_who.get(Neighbor(name))
         if other is None or other.instance != instance or not other.is_open:
             return False
+        if other.is_outgoing and not connection.is_outgoing:
+            # The other side has welcomed it: a link at both ends, which stays. To replace it loses what is under way.
+            return True
         is_by_lesser = (self.config.name < name) == connection.is_outgoing
         return not is_by_lesser
 
@@ -209,6 +271,9 @@ class Broker:
         neighbor = Neighbor(name)
         before = self._by_who.pop(neighbor, None)
         if before is not None:
+            if before.is_open and before.instance != instance:
+                # It has come back before its end was noticed; or there are two, and they take the link in turns.
+                log.warning("link replaced", extra={"broker": self.config.name, "neighbor": name})
             before.end("replaced by another connection")
         connection.instance = instance
         connection.known_as(neighbor)
@@ -217,12 +282,12 @@ class Broker:
         log.info("link up", extra={"broker": self.config.name, "neighbor": name})
 
     def _client_came(self, connection: Connection, hello: Hello) -> None:
-        if not hello.name:
-            connection.end("a client has a name")
-            return
         client = Client(hello.name)
         connection.put(frame(Welcome(VERSION, self.config.name, self.config.routing, credit=CREDIT)))
         connection.known_as(client)
+        if (before := self._by_who.get(client)) is not None:
+            # Two that use one identity would take it from each other for ever.
+            before.end(f"{shown(client.name)} has connected again", is_final=True)
         self.node.client_up(client, hello.name, dict(hello.seen), connection)
         self._by_who[client] = connection
         log.debug("client up", extra={"broker": self.config.name, "client": hello.name})
@@ -234,21 +299,45 @@ class Broker:
     def published(self, connection: Connection, publications: list[Publish]) -> None:
         if not isinstance(connection.who, Client):
             connection.end("publication before Welcome")
-            return
-        self.node.published(connection.who, publications)
-        self._owed[connection] = self._owed.get(connection, 0) + sum(len(one.notifications) for one in publications)
-        if self._owed[connection] >= CREDIT // 4:
+        elif self._is_credited(connection, sum(len(one.notifications) for one in publications)):
+            self.node.published(connection.who, publications)
             self._pay(connection)
+
+    def misasked(self, connection: Connection, unfit: Unfit) -> None:
+        assert isinstance(connection.who, Client)
+        if self._is_credited(connection, unfit.notifications):
+            self.node.misasked(connection.who, unfit)
+            self._pay(connection)
+
+    def _is_credited(self, connection: Connection, count: int) -> bool:
+        """Whether a client may publish so many more; who goes well past its credit is ended."""
+        owed = self._owed.get(connection, 0) + count
+        if owed > CREDIT + CREDIT_SLACK:
+            connection.end(f"{owed - CREDIT:,} notifications past its credit: wait for Credit")
+            return False
+        if owed:
+            self._owed[connection] = owed
+        return True
 
     def _pay(self, connection: Connection) -> None:
         """Gives back the credit for what was handled, unless what it led to is not on its way yet."""
-        if not any(one.is_congested for who, one in self._by_who.items() if isinstance(who, Neighbor)):
+        if self._owed.get(connection, 0) >= CREDIT // 4 and not self.is_congested:
             connection.put(frame(Credit(self._owed.pop(connection))))
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether a neighbor does not keep up."""
+        return any(self._by_who[one].is_congested for one in self.node.links if one in self._by_who)
+
+    def _pay_all(self) -> None:
+        for one in list(self._owed):
+            self._pay(one)
 
     def drained(self, connection: Connection) -> None:
         if isinstance(connection.who, Neighbor):
-            for one in [one for one, owed in self._owed.items() if owed >= CREDIT // 4]:
-                self._pay(one)
+            self._pay_all()
+        elif connection.who is not None and self._by_who.get(connection.who) is connection:
+            self.node.caught_up(connection.who)
 
     def arrived(self, connection: Connection, batch: Batch) -> None:
         if isinstance(connection.who, Neighbor):
@@ -263,32 +352,54 @@ class Broker:
     def looked(self, connection: Connection, look: Look) -> None:
         try:
             found = status_of(self) if look.what == "status" else explained(self.node, look.notification)
+            answer = frame(Seen(look.number, found))
         except CatchmentError as problem:
-            connection.put(frame(Refused(look.number, type(problem).__name__, str(problem))))
-            return
-        connection.put(frame(Seen(look.number, found)))
+            answer = frame(Refused(look.number, type(problem).__name__, str(problem)))
+        connection.put(answer)
 
     def closed(self, connection: Connection, reason: str) -> None:
         self._connections.pop(connection, None)
         self._owed.pop(connection, None)
-        _, lost = self._dialing.pop(connection, (None, None))
+        address, lost = self._dialing.pop(connection, (None, None))
         if lost is not None and not lost.done():
             lost.set_result(None)
         who = connection.who
+        if who is None and address is not None and reason != LINKED:
+            self._log_refused(address, reason)
         if who is not None and self._by_who.get(who) is connection:
             del self._by_who[who]
             if isinstance(who, Neighbor):
                 self.node.link_down(who)
                 log.info("link down", extra={"broker": self.config.name, "neighbor": who.name, "reason": reason})
+                # If it was congested, publishers have waited for it: they need not any more.
+                self._pay_all()
             else:
                 self.node.client_down(who)
                 log.debug("client down", extra={"broker": self.config.name, "client": who.name, "reason": reason})
 
+    def _log_refused(self, address: Address, reason: str) -> None:
+        """Once for each reason: it is tried again every few seconds."""
+        if self._refused.get(address) != reason:
+            self._refused[address] = reason
+            log.warning("no link", extra={"broker": self.config.name, "address": str(address), "reason": reason})
+
     # --- looking in ---
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._is_stopping
 
     @property
     def uptime_s(self) -> float:
         return self._loop.time() - self.started
+
+    @property
+    def timers_count(self) -> int:
+        """Those that wait to fire."""
+        return len(self._timers)
+
+    def instance_of(self, neighbor: Neighbor) -> str:
+        return self._by_who[neighbor].instance if neighbor in self._by_who else ""
 
     @property
     def connections(self) -> tuple[Connection, ...]:

@@ -22,15 +22,25 @@ def status_of(broker: Broker) -> dict[str, Any]:
     node, sessions = broker.node, getattr(broker.node.core, "sessions", None)
     return {
         "name": node.name,
+        "instance": broker.instance,
         "routing": broker.config.routing,
         "address": str(broker.address),
         "up_s": round(broker.uptime_s, 3),
         "subscriptions": 0 if sessions is None else sessions.subscriptions_count,
         "table_filters": len(getattr(node.core, "interest", ())),
         "remote_filters": getattr(node.core, "remote_filters", 0),
+        "timers": broker.timers_count,
         "totals": {name: getattr(node.totals, name) for name in node.totals.__slots__},
         "links": [
-            {"neighbor": one.name, "cost": link.cost, "received": link.received, "forwarded": link.forwarded}
+            {
+                "neighbor": one.name,
+                "instance": broker.instance_of(one),
+                "cost": link.cost,
+                "received": link.received,
+                "forwarded": link.forwarded,
+                "messages_sent": link.sent,
+                "messages_heard": link.heard,
+            }
             for one, link in sorted(node.links.items())
         ],
         "clients": [
@@ -38,6 +48,30 @@ def status_of(broker: Broker) -> dict[str, Any]:
             for one, state in sorted(node.clients.items())
         ],
     }
+
+
+def topology_of(broker: Broker) -> dict[str, Any]:
+    """What the broker knows of the network: its own links, and with routing by link states those of all."""
+    found = {
+        "name": broker.node.name,
+        "instance": broker.instance,
+        "routing": broker.config.routing,
+        "address": str(broker.address),
+        "links": [{"neighbor": one.name, "cost": link.cost} for one, link in sorted(broker.node.links.items())],
+    }
+    states = getattr(broker.node.core, "link_states", None)
+    if states is None:
+        return found
+    reached = set(states.reached)
+    brokers = [
+        {
+            "name": name,
+            "is_reached": name in reached,
+            "links": [{"neighbor": one, "cost": cost} for one, cost in record.costs],
+        }
+        for name, record in sorted(states.records.items())
+    ]
+    return {**found, "brokers": brokers}
 
 
 def explained(node: Node, notification: Notification | None) -> list[dict[str, Any]]:

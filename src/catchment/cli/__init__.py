@@ -313,6 +313,7 @@ def serve(
     *,
     name: Annotated[str | None, Parameter(help="Its name, unique in the network.")] = None,
     listen: Annotated[str | None, Parameter(help="Where it listens: host:port.")] = None,
+    http: Annotated[str | None, Parameter(help="Where it speaks HTTP: host:port. Without it, it does not.")] = None,
     neighbor: Annotated[list[str] | None, Parameter(help=NEIGHBOR_HELP, negative="")] = None,
     routing: Annotated[str | None, Parameter(help="The routing system: the same in the whole network.")] = None,
     log: Annotated[Literal["human", "json"], Parameter(help="How logs are written, to standard error.")] = "human",
@@ -321,7 +322,8 @@ def serve(
     """Run a broker until interrupted."""
     from catchment.cli.serve import run_serve
 
-    return run_serve(config, {"name": name, "listen": listen, "neighbors": neighbor, "routing": routing}, log, json)
+    given = {"name": name, "listen": listen, "http": http, "neighbors": neighbor, "routing": routing}
+    return run_serve(config, given, log, json)
 
 
 @app.command

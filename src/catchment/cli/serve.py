@@ -31,14 +31,14 @@ def run_serve(config: str | None, given: dict[str, Any], log: LogFormat, as_json
 
 
 def _config(path: str | None, given: dict[str, Any]) -> Config:
-    from catchment.broker.config import Address, Config, read_config
+    from catchment.broker.config import DEFAULT_HTTP_PORT, DEFAULT_PORT, Address, Config, read_config
 
     try:
         found = Config() if path is None else read_config(Path(path))
         changes = {name: value for name, value in given.items() if value}
-        for name in ("listen", "http"):
+        for name, port in (("listen", DEFAULT_PORT), ("http", DEFAULT_HTTP_PORT)):
             if name in changes:
-                changes[name] = Address.parse(changes[name])
+                changes[name] = Address.parse(changes[name], port)
         if "neighbors" in changes:
             changes["neighbors"] = (*found.neighbors, *map(Address.parse, changes["neighbors"]))
         found = replace(found, **changes)

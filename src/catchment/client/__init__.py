@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
@@ -33,11 +34,14 @@ __all__ = [
 ]
 
 
-def connect(url: str = "", *, identity: str | None = None, reconnect: bool = True) -> Connecting:
+def connect(
+    url: str = "", *, identity: str | None = None, reconnect: bool = True, seen: Mapping[str, int] | None = None
+) -> Connecting:
     """A client of the broker at `catchment://host:port`, on this machine without a url: `async with` it, or await it.
 
-    An identity is a name of your own, unique in the network; what is delivered and published goes by it."""
-    return Connecting(url, identity or _anonymous(), reconnect)
+    An identity is a name of your own, unique in the network; what is delivered and published goes by it.
+    One that comes from another broker brings along what it has `seen` there (`Client.seen`)."""
+    return Connecting(url, identity or _anonymous(), reconnect, seen)
 
 
 def connect_blocking(url: str = "", *, identity: str | None = None, reconnect: bool = True) -> BlockingClient:
@@ -52,13 +56,13 @@ def _anonymous() -> str:
 class Connecting:
     """What `connect` gives: an asynchronous context, or something to await."""
 
-    def __init__(self, url: str, identity: str, reconnect: bool) -> None:
-        self._given = (url, identity, reconnect)
+    def __init__(self, url: str, identity: str, reconnect: bool, seen: Mapping[str, int] | None) -> None:
+        self._given = (url, identity, reconnect, seen)
         self._client: Client | None = None
 
     async def _opened(self) -> Client:
-        url, identity, reconnect = self._given
-        return await Client(url, identity, reconnect=reconnect).open()
+        url, identity, reconnect, seen = self._given
+        return await Client(url, identity, reconnect=reconnect, seen=seen).open()
 
     def __await__(self) -> Any:
         return self._opened().__await__()

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from catchment.client.client import Ack, Client, Subscription
 from catchment.client.deliveries import Delivered, Queue
+from catchment.client.problems import ConnectionLostError
 from catchment.model.filter import Advertisement
 from catchment.model.notification import Notification
 from catchment.routing.messages import Wanted
@@ -58,7 +59,16 @@ class BlockingClient:
             raise
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        if self._loop.is_closed():
+            work.close()
+            raise ConnectionLostError("the client was closed")
+        waited = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return waited.result()
+        except BaseException:
+            # Interrupted, say: what is not waited for is not to go on.
+            waited.cancel()
+            raise
 
     def _end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -67,8 +77,10 @@ class BlockingClient:
 
     def close(self) -> None:
         if not self._loop.is_closed():
-            self._call(self._client.close())
-            self._end()
+            try:
+                self._call(self._client.close())
+            finally:
+                self._end()
 
     def __enter__(self) -> Self:
         return self

@@ -15,13 +15,15 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, Literal, Self, cast
+from typing import Any, Final, Literal, Self
 
+from catchment.client.connection import Connection, connected
 from catchment.client.deliveries import Delivered, Queue
-from catchment.client.problems import ConnectionLostError, RefusedError, error_of
+from catchment.client.problems import ConnectionLostError
 from catchment.errors import BadIdError, CatchmentError, InputError, shown
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Advertisement, Filter, Pattern
@@ -37,35 +39,27 @@ from catchment.routing.messages import (
     Unsubscribe,
     Wanted,
 )
+from catchment.routing.newest import Newest
 from catchment.routing.wanted import cancels
 from catchment.wire import (
     BATCH_MAX,
     VERSION,
-    Accepted,
     ClientRequest,
-    Credit,
-    Decoder,
     Delivery,
-    Goodbye,
     Hello,
-    Look,
     Lost,
-    Ping,
-    Pong,
-    Publish,
-    Refused,
-    Request,
-    Seen,
     SequenceDelivery,
-    ToClient,
     Welcome,
-    WireError,
-    frame,
+    checked_size,
+    pieces,
 )
 
 DEFAULT_PORT: Final = 7400
-CONNECT_S_MAX: Final = 10.0
 RETRY_S_FIRST, RETRY_S_MOST = 0.1, 3.0
+# What a `Hello` tells of what was delivered: the last sources; the others are forgotten.
+SEEN_BYTES_MAX: Final = 1_048_576
+# As many as a broker keeps for an identity.
+SEEN_SOURCES_MAX: Final = 10_000
 
 Ack = Literal["none", "accepted"]
 
@@ -73,60 +67,71 @@ Ack = Literal["none", "accepted"]
 class Subscription(Queue):
     """`async for delivery in subscription`; `await subscription.cancel()`."""
 
-    def __init__(self, client: Client, id: str, wanted: Wanted, identity: str) -> None:
-        super().__init__()
+    def __init__(
+        self, client: Client, id: str, wanted: Wanted, identity: str, take: Callable[[Delivered], None] | None = None
+    ) -> None:
+        super().__init__(take)
         self.id = id
         self.wanted = wanted
         self.identity = identity
         self._client = client
 
     async def cancel(self) -> None:
-        await self._client.cancel(self.id)
+        await self._client.cancel(self.id, identity=self.identity)
 
 
 class Client:
     """Made by `connect`."""
 
-    def __init__(self, url: str, identity: str, *, reconnect: bool = True) -> None:
+    def __init__(
+        self, url: str, identity: str, *, reconnect: bool = True, seen: Mapping[str, int] | None = None
+    ) -> None:
         self.identity = identity
         self.broker = ""
         self._host, self._port = _address(url)
         self._reconnects = reconnect
         self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
-        self._numbers = itertools.count(1)
-        self._ids = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._credit = 0
-        self._credited = asyncio.Event()
+        self._connection: Connection | None = None
         self._connected = asyncio.Event()
+        self._publishing = asyncio.Lock()
+        self._ids = itertools.count(1)
         self._failed: CatchmentError | None = None
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
         self._advertisements: dict[tuple[str, Advertisement], None] = {}
         self._suspended: set[str] = set()
         self._all: Queue | None = None
-        self._seen: dict[str, int] = {}
+        self._seen = Newest(SEEN_SOURCES_MAX)
+        self._seen.merge(seen or {})
         self._seq = 0
         self._keeper: asyncio.Task[None] | None = None
-        self._is_closing = False
+
+    @property
+    def seen(self) -> dict[str, int]:
+        """By source the last number that was delivered. Given to `connect` elsewhere, nothing comes a second time."""
+        return dict(self._seen.last)
 
     # --- connecting ---
 
     async def open(self) -> Self:
-        await self._dial()
-        self._keeper = self._loop.create_task(self._keep())
+        try:
+            connection = await self._dial()
+        except BaseException:
+            # Given up, perhaps a moment after it was welcomed: nobody is there to close it.
+            if self._connection is not None:
+                self._connection.abort("given up")
+            raise
+        self._keeper = self._loop.create_task(self._keep(connection))
         return self
 
     async def close(self) -> None:
-        self._is_closing = True
+        """Returns when what was published is on its way."""
         if self._keeper is not None:
             self._keeper.cancel()
-        if self._transport is not None:
-            self._transport.write(frame(Goodbye("done")))
-            self._transport.close()
-        self._lose(ConnectionLostError("the client was closed"))
-        for one in self._queues():
-            one.end()
+            await asyncio.wait([self._keeper])
+        self._fail(ConnectionLostError("the client was closed"), None)
+        if self._connection is not None:
+            self._connection.end("done")
+            await self._connection.ended()
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -136,55 +141,73 @@ class Client:
     ) -> None:
         await self.close()
 
-    async def _dial(self) -> None:
-        welcome: asyncio.Future[Welcome] = self._loop.create_future()
-        hello = Hello((VERSION, VERSION), "client", self.identity, dict(self._seen))
-        try:
-            async with asyncio.timeout(CONNECT_S_MAX):
-                self._lost = self._loop.create_future()
-                await self._loop.create_connection(lambda: _Wire(self, hello, welcome), self._host, self._port)
-                found = await welcome
-        except OSError as problem:
-            reason = problem.strerror or type(problem).__name__
-            raise ConnectionLostError(f"cannot connect to {self._host}:{self._port}: {reason}") from None
-        self.broker, self._credit = found.name, found.credit
-        self._credited.set()
+    async def _dial(self) -> Connection:
+        hello = Hello((VERSION, VERSION), "client", self.identity, self._seen_lately())
+        return await connected(self._host, self._port, hello, self._came, self._welcomed)
+
+    def _seen_lately(self) -> dict[str, int]:
+        """As much of what was seen as fits, the last first to be kept."""
+        found, size = [], 0
+        for source, seq in reversed(self._seen.last.items()):
+            size += 16 + 4 * len(source)
+            if size > SEEN_BYTES_MAX:
+                break
+            found.append((source, seq))
+        return dict(reversed(found))
+
+    def _welcomed(self, connection: Connection, welcome: Welcome) -> None:
+        self.broker, self._connection = welcome.name, connection
+        self._restate(connection)
         self._connected.set()
 
-    async def _keep(self) -> None:
-        """Connects again, and states again what is wanted."""
+    async def _keep(self, connection: Connection) -> None:
+        """Connects again, at first soon; a connection that does not last is no reason to hurry."""
         wait = RETRY_S_FIRST
         while True:
-            await self._lost
+            began = self._loop.time()
+            reason = await asyncio.shield(connection.lost)
             self._connected.clear()
-            if not self._reconnects:
-                self._fail(ConnectionLostError(f"the connection to {self.broker} was lost: {self._lost.result()}"))
+            if connection.is_final or not self._reconnects:
+                problem = ConnectionLostError(f"the connection to {self.broker} was lost: {reason}")
+                self._fail(problem, problem)
                 return
             for one in self._queues():
                 one.mark_gap()
-            while not self._connected.is_set():
+            if self._loop.time() - began > RETRY_S_MOST:
+                wait = RETRY_S_FIRST
+            found = None
+            while found is None:
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, RETRY_S_MOST)
                 with contextlib.suppress(ConnectionLostError):
-                    await self._dial()
-            wait = RETRY_S_FIRST
-            with contextlib.suppress(ConnectionLostError):
-                await self._restate()
+                    found = await self._dial()
+            connection = found
 
-    async def _restate(self) -> None:
-        requests: list[ClientRequest] = [Advertise(identity, one) for identity, one in self._advertisements]
-        requests += [Subscribe(one.identity, one.id, one.wanted) for one in self._subscriptions.values()]
-        requests += [Suspend(identity) for identity in sorted(self._suspended)]
-        for request in requests:
-            with contextlib.suppress(InputError, RefusedError):
-                await self._ask(request)
+    def _restate(self, connection: Connection) -> None:
+        """All at once, and before others know of the connection: nothing that is asked or published overtakes it. What
+        is refused now, by a broker with other limits, has ended."""
+        for identity, one in self._advertisements:
+            connection.ask(Advertise(identity, one)).add_done_callback(_heard)
+        # Before the subscriptions: nothing is delivered in between.
+        for identity in sorted(self._suspended):
+            connection.ask(Suspend(identity)).add_done_callback(_heard)
+        for key, subscription in self._subscriptions.items():
+            answer = connection.ask(Subscribe(subscription.identity, subscription.id, subscription.wanted))
+            answer.add_done_callback(partial(self._restated, key))
 
-    def _fail(self, problem: CatchmentError) -> None:
-        self._failed = problem
+    def _restated(self, key: tuple[str, str], answer: asyncio.Future[Any]) -> None:
+        problem = None if answer.cancelled() else answer.exception()
+        if problem is not None and not isinstance(problem, ConnectionLostError):
+            subscription = self._subscriptions.pop(key, None)
+            if subscription is not None:
+                subscription.end(problem)
+
+    def _fail(self, problem: CatchmentError, said: CatchmentError | None) -> None:
+        """Nothing is done any more: whoever asks hears the problem, whoever reads what is said or that it is over."""
+        self._failed = self._failed or problem
         self._connected.set()
-        self._credited.set()
         for one in self._queues():
-            one.end(problem)
+            one.end(said)
 
     def _queues(self) -> Iterable[Queue]:
         return (*self._subscriptions.values(), *(() if self._all is None else (self._all,)))
@@ -192,21 +215,33 @@ class Client:
     # --- asking ---
 
     async def subscribe(
-        self, wanted: Wanted | str, *, id: str | None = None, identity: str | None = None
+        self,
+        wanted: Wanted | str,
+        *,
+        id: str | None = None,
+        identity: str | None = None,
+        take: Callable[[Delivered], None] | None = None,
     ) -> Subscription:
-        """A filter, as text or as an object, a pattern or a CESQL expression."""
+        """A filter, as text or as an object, a pattern or a CESQL expression. What is delivered is read from the
+        subscription, or `take` is called with it."""
         chosen = Filter(wanted) if isinstance(wanted, str) else wanted
         assert isinstance(chosen, Filter | Pattern | Cesql)
-        found = Subscription(self, id or f"s{next(self._ids)}", chosen, identity or self.identity)
+        found = Subscription(self, id or f"s{next(self._ids)}", chosen, identity or self.identity, take)
         key = (found.identity, found.id)
+        # What is there when the connection is made again is stated then: this one is to be stated once.
+        connection = await self._ready()
         if key in self._subscriptions:
             raise BadIdError(f"there is a subscription {shown(found.id)} already: cancel it first")
-        # Before it is asked for: what is delivered at once must find it.
+        answer = connection.ask(Subscribe(found.identity, found.id, chosen))
+        # Before it is answered: what is delivered at once must find it.
         self._subscriptions[key] = found
         try:
-            await self._ask(Subscribe(found.identity, found.id, chosen))
-        except CatchmentError:
+            await answer
+        except BaseException as problem:
             self._subscriptions.pop(key, None)
+            if not isinstance(problem, CatchmentError) and connection.is_open:
+                # Whoever has asked does not want it any more, and the broker may have it already.
+                connection.ask(Cancel(found.identity, found.id)).add_done_callback(_heard)
             raise
         return found
 
@@ -251,8 +286,7 @@ class Client:
         self, what: Literal["status", "explain"] = "status", notification: Notification | None = None
     ) -> Any:
         """What the broker says of itself."""
-        number = next(self._numbers)
-        return await self._answered(number, frame(Look(number, what, notification)))
+        return await (await self._ready()).look(what, notification)
 
     async def publish(
         self, notification: Notification | Mapping[str, Any] | Iterable[Notification], *, ack: Ack = "none"
@@ -260,61 +294,47 @@ class Client:
         """One notification or several, in order; stamped with source, number and time where they have none. With
         `ack="accepted"` it returns when the broker has taken them, and raises what it refuses them with."""
         batch = [notification] if isinstance(notification, Mapping) else list(notification)
-        stamped = [self._stamped(one) for one in batch]
-        for start in range(0, len(stamped), BATCH_MAX):
-            await self._publish(tuple(stamped[start : start + BATCH_MAX]), ack)
+        whole = [one if isinstance(one, Notification) else Notification(one) for one in batch]
+        for piece in pieces([checked_size(one) for one in whole], _itself, BATCH_MAX):
+            await asyncio.gather(*await self._publish(piece, ack == "accepted"))
 
-    async def _publish(self, batch: tuple[Notification, ...], ack: Ack) -> None:
-        while self._credit < len(batch) or not self._connected.is_set():
-            await self._connected.wait()
-            if self._failed is not None:
-                raise self._failed
-            if self._credit < len(batch):
-                self._credited.clear()
-                await self._credited.wait()
-        self._credit -= len(batch)
-        number = next(self._numbers) if ack == "accepted" else 0
-        body = frame(Publish(number, batch))
-        if number:
-            await self._answered(number, body)
-        else:
-            self._write(body)
+    async def _publish(self, batch: Sequence[Notification], is_answered: bool) -> list[asyncio.Future[Any]]:
+        """One after the other, in the order of the calls: what is stamped first is sent first. As many at once as there
+        is credit for: a broker need not give as much as a batch is long."""
+        answers: list[asyncio.Future[Any]] = []
+        async with self._publishing:
+            while batch:
+                connection = await self._ready()
+                with contextlib.suppress(ConnectionLostError):
+                    count = min(len(batch), await connection.allowed())
+                    answer = connection.publish(tuple(map(self._stamped, batch[:count])), is_answered)
+                    batch = batch[count:]
+                    answers += [] if answer is None else [answer]
+        return answers
 
-    def _stamped(self, found: Notification | Mapping[str, Any]) -> Notification:
-        one = found if isinstance(found, Notification) else Notification(found)
+    def _stamped(self, one: Notification) -> Notification:
         if one.source is not None and one.seq is not None and one.time is not None:
             return one
         # From the clock, so that it goes on above what was said before this process began.
         self._seq = max(self._seq + 1, time.time_ns() // 1_000)
-        return Notification(
-            dict(one),
+        return one.stamped(
             source=one.source or self.identity,
             seq=one.seq if one.seq is not None else self._seq,
             time=one.time or datetime.now(UTC),
-            id=one.id,
-            payload=one.payload,
         )
 
     async def _ask(self, request: ClientRequest) -> None:
-        number = next(self._numbers)
-        await self._answered(number, frame(Request(number, request)))
+        await (await self._ready()).ask(request)
 
-    async def _answered(self, number: int, body: bytes) -> Any:
-        await self._connected.wait()
-        if self._failed is not None:
-            raise self._failed
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        self._waiting[number] = answer
-        try:
-            self._write(body)
-            return await answer
-        finally:
-            self._waiting.pop(number, None)
-
-    def _write(self, body: bytes) -> None:
-        if self._transport is None or self._transport.is_closing():
-            raise ConnectionLostError(f"the connection to {self.broker} was lost")
-        self._transport.write(body)
+    async def _ready(self) -> Connection:
+        """The connection, once there is one; it is, until the next `await`."""
+        while self._failed is None:
+            if self._connection is not None and self._connection.is_open:
+                return self._connection
+            # Lost already, and the keeper does not know it yet.
+            self._connected.clear()
+            await self._connected.wait()
+        raise self._failed
 
     # --- what comes ---
 
@@ -324,7 +344,7 @@ class Client:
             self._all = Queue()
         return self._all
 
-    def _came(self, message: Any) -> None:
+    def _came(self, message: Delivery | SequenceDelivery | Lost) -> None:
         match message:
             case Delivery():
                 self._deliver(message.identity, message.subscriptions, (message.notification,))
@@ -334,94 +354,15 @@ class Client:
                 for one in self._queues():
                     if not isinstance(one, Subscription) or one.identity == message.identity:
                         one.miss(message.count)
-            case Credit():
-                self._credit += message.notifications
-                self._credited.set()
-            case Accepted():
-                self._answer(message.number, None)
-            case Seen():
-                self._answer(message.number, message.found)
-            case Refused():
-                self._answer(message.number, error_of(message))
-            case Ping() if self._transport is not None:
-                self._transport.write(frame(Pong()))
-            case _:
-                pass
 
     def _deliver(self, identity: str, ids: tuple[str, ...], notifications: tuple[Notification, ...]) -> None:
         for one in notifications:
-            if one.source is not None and one.seq is not None:
-                self._seen[one.source] = max(one.seq, self._seen.get(one.source, one.seq))
+            self._seen.is_new(one)
         for id in ids:
             if (found := self._subscriptions.get((identity, id))) is not None:
                 found.put(identity, ids, notifications)
         if self._all is not None:
             self._all.put(identity, ids, notifications)
-
-    def _answer(self, number: int, found: Any) -> None:
-        waiting = self._waiting.get(number)
-        if waiting is None or waiting.done():
-            return
-        if isinstance(found, CatchmentError):
-            waiting.set_exception(found)
-        else:
-            waiting.set_result(found)
-
-    def _opened(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-
-    def _closed(self, reason: str) -> None:
-        self._connected.clear()
-        self._transport = None
-        self._lose(ConnectionLostError(f"the connection to {self.broker or self._host} was lost: {reason}"))
-        if not self._lost.done():
-            self._lost.set_result(reason)
-
-    def _lose(self, problem: ConnectionLostError) -> None:
-        for one in self._waiting.values():
-            if not one.done():
-                one.set_exception(problem)
-        self._waiting.clear()
-
-
-class _Wire(asyncio.Protocol):
-    """One connection of a client."""
-
-    def __init__(self, client: Client, hello: Hello, welcome: asyncio.Future[Welcome]) -> None:
-        self._client = client
-        self._hello = hello
-        self._welcome = welcome
-        self._decoder: Decoder[Any] = Decoder(ToClient)
-        self._reason = "the broker has closed it"
-        self._transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Not an instance of it with uvloop.
-        self._transport = cast("asyncio.Transport", transport)
-        self._client._opened(self._transport)
-        self._transport.write(frame(self._hello))
-
-    def data_received(self, data: bytes) -> None:
-        assert self._transport is not None
-        try:
-            for message in self._decoder.feed(data):
-                match message:
-                    case Welcome() if not self._welcome.done():
-                        self._welcome.set_result(message)
-                    case Goodbye():
-                        self._reason = message.reason
-                        self._transport.close()
-                    case _:
-                        self._client._came(message)
-        except WireError as problem:
-            self._reason = str(problem)
-            self._transport.abort()
-
-    def connection_lost(self, problem: Exception | None) -> None:
-        reason = self._reason if problem is None else str(problem) or type(problem).__name__
-        if not self._welcome.done():
-            self._welcome.set_exception(ConnectionLostError(f"refused: {reason}"))
-        self._client._closed(reason)
 
 
 def _address(url: str) -> tuple[str, int]:
@@ -434,6 +375,16 @@ def _address(url: str) -> tuple[str, int]:
     if not port.isdecimal():
         raise InputError(f"{shown(url)} is no address: write catchment://host:port")
     return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _heard(answer: asyncio.Future[Any]) -> None:
+    """Whatever it says: it is asked for again with the next connection."""
+    if not answer.cancelled():
+        answer.exception()
+
+
+def _itself(notification: Notification) -> Notification:
+    return notification
 
 
 def _advertisement(found: Advertisement | str) -> Advertisement:

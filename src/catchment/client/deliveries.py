@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,24 +33,32 @@ class Delivered:
 
 
 class Queue:
-    """Deliveries that wait to be read, at most QUEUE_MAX."""
+    """Deliveries that wait to be read, at most QUEUE_MAX; or are handed to `take` as they come."""
 
-    def __init__(self) -> None:
+    def __init__(self, take: Callable[[Delivered], None] | None = None) -> None:
+        self._take = take
         self._waiting: deque[Delivered] = deque()
         self._ready = asyncio.Event()
+        # All that was dropped, here or at the broker: also what no delivery has told yet.
+        self.missed = 0
         self._missed = 0
         self._gap = False
         self._end: BaseException | None = None
 
     def put(self, identity: str, ids: tuple[str, ...], notifications: tuple[Notification, ...]) -> None:
         if len(self._waiting) >= QUEUE_MAX:
-            self._missed += 1
+            self.miss(1)
             return
-        self._waiting.append(Delivered(notifications, ids, identity, self._missed, self._gap))
+        delivered = Delivered(notifications, ids, identity, self._missed, self._gap)
         self._missed, self._gap = 0, False
+        if self._take is not None:
+            self._take(delivered)
+            return
+        self._waiting.append(delivered)
         self._ready.set()
 
     def miss(self, count: int) -> None:
+        self.missed += count
         self._missed += count
 
     def mark_gap(self) -> None:

@@ -6,8 +6,6 @@ reason why there is none with the text that was refused. It never raises for wha
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,16 +13,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Generic, TypeVar
 
-from catchment.errors import BadNotificationError, BadValueError, CatchmentError, InputError, ParseError, shown
-from catchment.model.notification import ENVELOPE_TYPES, PAYLOAD_BYTES_MAX, Notification, parsed_json
-from catchment.model.values import Type, Value, parse_time, value_from_json
+from catchment.errors import BadNotificationError, CatchmentError, InputError, ParseError, shown
+from catchment.model.cloudevents import fine_time, notification_of_cloudevent
+from catchment.model.notification import ENVELOPE_TYPES, Notification, parsed_json
+from catchment.model.values import Type
 from catchment.pipeline.schema import PAYLOAD
 
 T = TypeVar("T")
 V = TypeVar("V")
 
-CLOUDEVENTS_REQUIRED: Final = ("specversion", "id", "source", "type")
-CLOUDEVENTS_VERSION: Final = "1.0"
 _FLOAT: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _BOOLS: Final = {"true": True, "false": False}
 _BYTE_ORDER_MARK: Final = "\ufeff"
@@ -122,60 +119,6 @@ def _cloudevent_text(text: str) -> Notification:
     return notification_of_cloudevent(parsed_json(text))
 
 
-def notification_of_cloudevent(found: object) -> Notification:
-    """Its context attributes under their own names, id, source and time in the envelope too, its data as payload."""
-    if not isinstance(found, Mapping):
-        raise BadNotificationError(f"{shown(found)} is not a CloudEvent: it must be a JSON object")
-    for name in CLOUDEVENTS_REQUIRED:
-        if not isinstance(found.get(name), str) or not found[name]:
-            raise BadNotificationError(f"a CloudEvent has a text {name}, found {shown(found.get(name))}")
-    if found["specversion"] != CLOUDEVENTS_VERSION:
-        raise BadNotificationError(f"CloudEvents {shown(found['specversion'])}: this reads {CLOUDEVENTS_VERSION}")
-    attributes = {
-        name: _context_value(name, value)
-        for name, value in found.items()
-        if value is not None and name not in ("data", "data_base64")
-    }
-    time = attributes.get("time")
-    return Notification(
-        attributes,
-        id=found["id"],
-        source=found["source"],
-        time=time if isinstance(time, datetime) else None,
-        payload=_data(found),
-    )
-
-
-def _context_value(name: str, value: object) -> Value:
-    if name == "time":
-        return _time(value)
-    if isinstance(value, Mapping | list):
-        raise BadNotificationError(f"attribute {shown(name)}: {shown(value)} is no CloudEvents attribute")
-    return value_from_json(value)
-
-
-def _time(value: object) -> datetime:
-    if not isinstance(value, str):
-        raise BadValueError(f"{shown(value)} is not a time: write 2026-11-15T10:30:00Z")
-    # Writers of nanoseconds are many; a time here has microseconds.
-    return parse_time(re.sub(r"(\.\d{6})\d+", r"\1", value))
-
-
-def _data(found: Mapping[str, object]) -> bytes:
-    if (encoded := found.get("data_base64")) is not None:
-        try:
-            return base64.b64decode(encoded, validate=True)  # type: ignore[arg-type]
-        except (binascii.Error, ValueError, TypeError):
-            raise BadNotificationError(f"data_base64 {shown(encoded)} is not base64 text") from None
-    data = found.get("data")
-    if data is None:
-        return b""
-    content_type = found.get("datacontenttype")
-    if isinstance(data, str) and isinstance(content_type, str) and "json" not in content_type.lower():
-        return data.encode("utf-8", "surrogatepass")[: PAYLOAD_BYTES_MAX + 1]
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
-
-
 # --- CSV ----------------------------------------------------------------------------------------
 
 
@@ -263,7 +206,7 @@ def subscription_of(found: Mapping[str, object]) -> SubscriptionRow:
 
 
 def _expiry(found: object) -> datetime | None:
-    return found if found is None or isinstance(found, datetime) else _time(found)
+    return found if found is None or isinstance(found, datetime) else fine_time(found)
 
 
 def _field(found: Mapping[str, object], name: str, needed: bool) -> str | None:

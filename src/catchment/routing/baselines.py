@@ -118,6 +118,10 @@ class CentralizedCore:
         self._registered: dict[str, dict[str, Wanted]] = {}
         self._seq = 0
 
+    @property
+    def link_states(self) -> LinkStates:
+        return self._links
+
     def on_message(self, message: Message, source: Interface, now: Time) -> list[Action]:
         if isinstance(message, Request):
             assert isinstance(source, Client)

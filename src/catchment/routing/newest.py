@@ -30,5 +30,14 @@ class Newest:
         return True
 
     def merge(self, others: Mapping[str, int]) -> None:
+        """As if those had been sent, in this order."""
+        known = self._last
         for source, seq in others.items():
-            self._last[source] = max(seq, self._last.get(source, seq))
+            known[source] = max(seq, known.pop(source, seq))
+        while len(known) > self._publishers_max:
+            del known[next(iter(known))]
+
+    @property
+    def last(self) -> dict[str, int]:
+        """Of each publisher the last number, the longest silent first."""
+        return self._last

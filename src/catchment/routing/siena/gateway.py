@@ -230,6 +230,11 @@ class GatewayCore:
         self._unheard.extend((speaker, action) for action in actions)
 
 
+def hybrid_core(name: str, memberships: Sequence[Membership]) -> SienaCore | GatewayCore:
+    """A broker of a hybrid network: a gateway if it is in several units."""
+    return GatewayCore(name, memberships) if len(memberships) > 1 else unit_core(name, memberships[0])
+
+
 def _inner(unit: str) -> Neighbor:
     return Neighbor(INNER + unit)
 

@@ -84,6 +84,10 @@ class GeneralCore(SienaCore):
         """The brokers that can be reached, this one among them."""
         return self._links.reached
 
+    @property
+    def link_states(self) -> LinkStates:
+        return self._links
+
     def wants_of(self, origin: str) -> tuple[Filter, ...]:
         return self.interest.told_to(EVERYBODY) if origin == self.name else tuple(self._wants.get(origin, ()))
 

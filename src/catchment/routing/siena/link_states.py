@@ -13,6 +13,8 @@ link down    our links are stated anew. A broker that is gone is in nobody's tre
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from catchment.routing.messages import Action, Links, Message, Neighbor, Send, Time
 from catchment.routing.siena.paths import agreed, next_hops, tree
 
@@ -77,6 +79,11 @@ class LinkStates:
     def seq(self) -> int:
         """The number of our own record."""
         return self._records[self.name].seq
+
+    @property
+    def records(self) -> Mapping[str, Links]:
+        """By origin, those of brokers that cannot be reached too."""
+        return self._records
 
     # --- paths ---
 

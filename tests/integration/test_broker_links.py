@@ -1,0 +1,344 @@
+"""Links between brokers, their beginning and end, and the end of a broker."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from catchment import Filter, Notification
+from catchment.broker import connection as connection_module
+from catchment.broker import server as server_module
+from catchment.broker.config import Address, Config, read_config
+from catchment.broker.server import Broker
+from catchment.errors import InputError
+from catchment.routing.messages import Neighbor, Subscribe
+from catchment.wire import Accepted, Batch, Delivery, Goodbye, Publish, Request, Routed
+from tests.integration.network import ANYWHERE, FakeBroker, Proxy, Raw, broker, client, run, until, until_heard
+
+KILOBYTES_64 = bytes(65_536)
+
+
+def reasons(caplog, message: str) -> list[str]:
+    return [record.reason for record in caplog.records if record.message == message]
+
+
+# --- configuration ------------------------------------------------------------------------------
+
+
+def test_a_broker_needs_no_configuration(tmp_path):
+    empty = tmp_path / "empty.toml"
+    empty.write_text("")
+    assert read_config(empty) == Config()
+    assert (str(Config().listen), Config().routing) == ("127.0.0.1:7400", "siena general")
+
+    async def work():
+        started = Broker(replace(Config(), listen=ANYWHERE))
+        await started.start()
+        async with client(started, "alice") as alice:
+            subscription = await alice.subscribe("x > 0")
+            await alice.publish({"x": 1})
+            assert (await subscription.get()).notification["x"] == 1
+        await started.stop()
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['name = ""', 'name = "@x"', 'routing = "none"', "port = 5", 'listen = "x:y"', "name =", 'neighbors = "a"'],
+)
+def test_a_bad_configuration_is_refused(tmp_path, text):
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    with pytest.raises(InputError):
+        read_config(path)
+
+
+# --- links --------------------------------------------------------------------------------------
+
+
+async def _two_that_name_each_other(first: str, second: str) -> None:
+    async with broker(first) as one, broker(second, (one.address,)) as two:
+        # The first learns the address of the second when it has one.
+        one._tasks.append(asyncio.ensure_future(one._keep_link(two.address)))
+        await until(lambda: one.node.links and two.node.links)
+        await until(lambda: len(one.connections) == len(two.connections) == 1)
+        async with client(one, "p") as publisher, client(two, "reader") as reader:
+            subscription = await reader.subscribe("n >= 0 or probe = true")
+            await until_heard(publisher, subscription)
+            for n in range(20):
+                await publisher.publish({"n": n}, ack="accepted")
+            assert [(await subscription.get()).notification["n"] for _ in range(20)] == [*range(20)]
+            assert list(one.node.links) == [Neighbor(second)]
+            assert list(two.node.links) == [Neighbor(first)]
+
+
+@pytest.mark.parametrize(("first", "second"), [("a", "b"), ("b", "a")])
+def test_two_that_name_each_other_have_one_link(first, second, monkeypatch):
+    # Refused often and soon, so that many more attempts are made than at other times.
+    monkeypatch.setattr(server_module, "RETRY_S_MOST", 0.02)
+    run(_two_that_name_each_other(first, second))
+
+
+def test_two_that_connect_at_the_same_moment_have_one_link():
+    async def work():
+        for _ in range(10):
+            async with broker("a") as a, broker("b") as b:
+                a._tasks.append(asyncio.ensure_future(a._keep_link(b.address)))
+                b._tasks.append(asyncio.ensure_future(b._keep_link(a.address)))
+                await until(lambda a=a, b=b: len(a.connections) == len(b.connections) == 1)
+                await until(lambda a=a, b=b: a.node.links and b.node.links)
+                # The same connection: what one says on it the other hears.
+                (at_a,), (at_b,) = a.connections, b.connections
+                assert at_a._transport.get_extra_info("sockname") == at_b._transport.get_extra_info("peername")
+
+    run(work())
+
+
+def test_another_routing_system_is_refused_and_both_logs_say_so(caplog):
+    async def work():
+        async with broker("a", routing="flooding") as a, broker("b", (a.address,)) as b:
+            await until(lambda: reasons(caplog, "no link"))
+            assert not a.node.links
+            assert not b.node.links
+
+    run(work())
+    said = "a runs flooding, 'b' runs 'siena general'"
+    assert said in reasons(caplog, "refused")
+    assert reasons(caplog, "no link") == [said]
+
+
+def test_the_same_name_is_refused_and_both_logs_say_so(caplog):
+    async def work():
+        async with broker("a") as one, broker("a", (one.address,)):
+            await until(lambda: reasons(caplog, "no link"))
+
+    run(work())
+    assert reasons(caplog, "no link") == ["two brokers are named 'a'"]
+
+
+def test_a_broker_that_names_itself_has_no_link(caplog):
+    async def work():
+        async with broker("a") as a:
+            a._tasks.append(asyncio.ensure_future(a._keep_link(a.address)))
+            await until(lambda: reasons(caplog, "no link"))
+            await until(lambda: not a.connections)
+
+    run(work())
+
+
+def test_attempts_are_made_with_back_off_and_logged_once(caplog, monkeypatch):
+    monkeypatch.setattr(server_module, "RETRY_S_FIRST", 0.01)
+
+    async def work():
+        async with broker("a") as a, Proxy(a) as proxy:
+            proxy.refuse()
+            async with broker("b", (proxy.address,)) as b:
+                await until(lambda: len(proxy.attempts) >= 6)
+                gaps = [after - before for before, after in zip(proxy.attempts, proxy.attempts[1:], strict=False)]
+                # Each about twice the one before, or as much more as the machine adds; clocks of loops are coarse.
+                assert all(gap >= 0.8 * 0.01 * 2**number for number, gap in enumerate(gaps, 1))
+                proxy.refuse(False)
+                await until(lambda: b.node.links)
+
+    run(work())
+    assert len(reasons(caplog, "no link")) <= 2
+
+
+def test_what_was_announced_is_announced_again_after_a_link_was_lost():
+    async def work():
+        async with (
+            broker("a") as a,
+            Proxy(a) as proxy,
+            broker("b", (proxy.address,)) as b,
+            client(a, "p") as publisher,
+            client(b, "reader") as reader,
+        ):
+            subscription = await reader.subscribe("n >= 0 or probe = true")
+            for n in range(3):
+                await until_heard(publisher, subscription)
+                await publisher.publish({"n": n}, ack="accepted")
+                assert (await subscription.get()).notification["n"] == n
+                proxy.cut()
+
+    run(work())
+
+
+def test_a_broker_that_came_back_is_a_neighbor_again():
+    async def work():
+        async with broker("b") as b, client(b, "reader") as reader:
+            subscription = await reader.subscribe("n >= 0 or probe = true")
+            port = ANYWHERE
+            for n in range(3):
+                async with broker("a", listen=port) as a:
+                    port = a.address
+                    if n == 0:
+                        b._tasks.append(asyncio.ensure_future(b._keep_link(a.address)))
+                    async with client(a, "p") as publisher:
+                        await until_heard(publisher, subscription)
+                await until(lambda: not b.node.links)
+
+    run(work())
+
+
+def test_a_neighbor_that_says_what_it_must_not_loses_its_link_and_nobody_else():
+    async def work():
+        async with broker("a") as a, broker("b", (a.address,)) as b:
+            await until(lambda: a.node.links)
+            async with await Raw.neighbor(a, "bad", a.config.routing) as bad:
+                await until(lambda: len(a.node.links) == 2)
+                bad.say(b"\0\0\0\x03\x92\xa1x")
+                assert (await bad.goodbye()).startswith("bad frame: ")
+                await until(lambda: len(a.node.links) == 1)
+            assert list(a.node.links) == [Neighbor("b")]
+            assert b.node.links
+
+    run(work())
+
+
+def test_a_batch_between_brokers_has_a_limit():
+    async def work():
+        async with broker("a") as a, await Raw.neighbor(a, "bad", a.config.routing) as bad:
+            bad.say(Batch((Routed(Notification({"x": 1}), "bad"),) * 4_097))
+            assert "BATCH_MAX" in await bad.goodbye()
+
+    run(work())
+
+
+def test_large_notifications_go_in_several_frames():
+    async def work():
+        async with (
+            broker("a") as a,
+            broker("b", (a.address,)) as b,
+            client(a, "p") as publisher,
+            client(b, "reader") as reader,
+        ):
+            subscription = await reader.subscribe("n >= 0 or probe = true")
+            await until_heard(publisher, subscription)
+            await publisher.publish(
+                [Notification({"n": n}, payload=bytes(1_000_000)) for n in range(12)], ack="accepted"
+            )
+            assert [(await subscription.get()).notification["n"] for _ in range(12)] == [*range(12)]
+
+    run(work())
+
+
+def test_a_neighbor_that_answers_with_another_version_is_left(caplog):
+    async def work():
+        async with FakeBroker(version=9) as fake, broker("b") as b:
+            b._tasks.append(asyncio.ensure_future(b._keep_link(fake.address)))
+            goodbye = await (await fake.next()).next(Goodbye)
+            assert "speaks version 9" in goodbye.reason
+            await until(lambda: reasons(caplog, "no link"))
+
+    run(work())
+
+
+# --- the end ------------------------------------------------------------------------------------
+
+
+async def _with_much_waiting(b: Broker) -> tuple[Raw, int]:
+    """A client that has not read what waits for it."""
+    raw, count = await Raw.client(b, "slow"), 0
+    raw.say(Request(1, Subscribe("slow", "s", Filter("n >= 0"))))
+    await raw.next(Accepted)
+    (outlet,) = b.connections
+    async with await Raw.client(b, "p") as publisher:
+        while outlet.outbox_bytes < 2_000_000:
+            publisher.say(Publish(1, (Notification({"n": count}, payload=KILOBYTES_64),)))
+            await publisher.next(Accepted)
+            count += 1
+    return raw, count
+
+
+def test_shutdown_lets_what_waits_be_read():
+    async def work():
+        b = Broker(Config(listen=ANYWHERE))
+        await b.start()
+        raw, count = await _with_much_waiting(b)
+        stopping = asyncio.ensure_future(b.stop())
+        await until(lambda: b._server is None or not b._server.is_serving())
+        with pytest.raises(ConnectionError):
+            await Raw.dial(b.address)
+        found = await raw.rest()
+        assert sum(isinstance(one, Delivery) for one in found) == count
+        assert found[-1] == Goodbye("broker is shutting down")
+        await raw.close()
+        await stopping
+        await b.stopped()
+        assert not b.connections
+
+    run(work())
+
+
+def test_a_second_stop_ends_at_once(monkeypatch):
+    monkeypatch.setattr(server_module, "DRAIN_S_MAX", 10_000)
+
+    async def work():
+        b = Broker(Config(listen=ANYWHERE))
+        await b.start()
+        raw, _ = await _with_much_waiting(b)
+        stopping = asyncio.ensure_future(b.stop())
+        await until(lambda: b._is_stopping and all(not one.is_open for one in b.connections))
+        assert not stopping.done()
+        await b.stop()
+        await b.stopped()
+        await stopping
+        await until(lambda: not b.connections)
+        await raw.__aexit__()
+
+    run(work())
+
+
+def test_shutdown_does_not_wait_for_ever(monkeypatch):
+    monkeypatch.setattr(server_module, "DRAIN_S_MAX", 0.05)
+
+    async def work():
+        b = Broker(Config(listen=ANYWHERE))
+        await b.start()
+        raw, _ = await _with_much_waiting(b)
+        await b.stop()
+        await until(lambda: not b.connections)
+        await raw.__aexit__()
+
+    run(work())
+
+
+def test_shutdown_while_dialing_leaves_nothing_behind(monkeypatch):
+    monkeypatch.setattr(server_module, "RETRY_S_MOST", 0.01)
+
+    async def work():
+        async with broker("a") as a, Proxy(a) as proxy:
+            proxy.stall()
+            for _ in range(5):
+                async with broker("b", (proxy.address, Address("127.0.0.1", 1))) as b:
+                    await until(lambda: proxy.attempts)
+                assert not b.connections or all(not one.is_open for one in b.connections)
+                assert all(task.done() for task in b._tasks)
+
+    run(work())
+
+
+def test_a_greeting_that_is_not_answered_is_given_up(monkeypatch):
+    monkeypatch.setattr(connection_module, "HANDSHAKE_S", 0.05)
+
+    async def work():
+        async with broker("a") as a, Proxy(a) as proxy:
+            proxy.stall()
+            async with broker("b", (proxy.address,)):
+                await until(lambda: len(proxy.attempts) >= 3)
+
+    run(work())
+
+
+def test_another_of_the_same_name_takes_the_link_and_the_log_says_so(caplog):
+    async def work():
+        async with broker("a") as a, await Raw.neighbor(a, "twin", a.config.routing, "1") as first:
+            await until(lambda: a.node.links)
+            async with await Raw.neighbor(a, "twin", a.config.routing, "2"):
+                assert "replaced" in await first.goodbye()
+                await until(lambda: len(a.connections) == 1)
+                assert list(a.node.links) == [Neighbor("twin")]
+
+    run(work())
+    assert [one.neighbor for one in caplog.records if one.message == "link replaced"] == ["twin"]

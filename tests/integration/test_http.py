@@ -1,0 +1,639 @@
+"""The HTTP side of a live broker, spoken to by software that nobody here wrote."""
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+import pytest
+from cloudevents.core.bindings.http import HTTPMessage, from_http_event, to_binary_event, to_structured_event
+from cloudevents.core.v1.event import CloudEvent
+from httpx_sse import connect_sse
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+from prometheus_client.parser import text_string_to_metric_families
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect as connect_websocket
+
+from catchment.broker.config import Address, read_config
+from catchment.broker.http_events import BATCH_EVENTS_MAX, BODY_BYTES_MAX
+from catchment.broker.http_filters import FILTER_NESTING_MAX
+from catchment.broker.http_streams import LOG_ENTRIES_MAX
+from catchment.client import connect_blocking
+from catchment.model.notification import Notification
+from tests.integration.live import WAIT_S, Live, until, url_of
+
+STRUCTURED = {"Content-Type": "application/cloudevents+json"}
+BATCHED = {"Content-Type": "application/cloudevents-batch+json"}
+
+
+@pytest.fixture
+def live():
+    with Live() as found:
+        yield found
+
+
+@pytest.fixture
+def broker(live):
+    return live.broker()
+
+
+@pytest.fixture
+def http(broker):
+    with httpx.Client(base_url=url_of(broker), timeout=WAIT_S) as client:
+        yield client
+
+
+def an_event(id="1", **more):
+    return {"specversion": "1.0", "id": id, "source": "/tests", "type": "com.example.test", **more}
+
+
+def publish(http, *events):
+    answer = http.post("/events", content=json.dumps(events), headers=BATCHED)
+    assert (answer.status_code, answer.json()) == (202, {"accepted": len(events)})
+
+
+def subscribe(http, *filters, **more):
+    answer = http.post("/subscriptions", json={"filters": list(filters), **more})
+    assert answer.status_code == 201, answer.text
+    assert answer.headers["location"] == f"/subscriptions/{answer.json()['id']}"
+    return answer.json()["id"]
+
+
+def read(http, path, count, headers=None):
+    """So many events of a stream."""
+    found = []
+    with connect_sse(http, "GET", path, headers=headers or {}) as source:
+        assert source.response.status_code == 200, source.response.read()
+        for one in source.iter_sse():
+            found.append(one)
+            if len(found) == count:
+                return found
+    return found
+
+
+def ids_of(events):
+    return [one.json()["id"] for one in events]
+
+
+# --- publishing ---------------------------------------------------------------------------------
+
+
+def sdk_event():
+    attributes = {
+        "id": "A-1 é \u20ac%",
+        "source": "https://example.com/storage",
+        "type": "com.example.object",
+        "subject": "a b",
+        "time": datetime(2026, 11, 15, 10, 30, tzinfo=UTC),
+        "datacontenttype": "application/json",
+        "shard": "7",
+    }
+    return CloudEvent(attributes, {"size": 1.5, "name": "naïve"})
+
+
+@pytest.mark.parametrize("to_message", [to_structured_event, to_binary_event])
+def test_python_sdk(http, to_message):
+    """What the SDK sends comes back as the event that it was."""
+    id = subscribe(http, {"exact": {"type": "com.example.object"}})
+    message = to_message(sdk_event())
+    answer = http.post("/events", content=message.body, headers=message.headers)
+    assert answer.status_code == 202, answer.text
+    (delivered,) = read(http, f"/subscriptions/{id}/events", 1)
+    found = from_http_event(HTTPMessage(STRUCTURED, delivered.data.encode()))
+    sent = sdk_event()
+    assert found.get_data() == sent.get_data()
+    for name, value in sent.get_attributes().items():
+        assert found.get_attributes()[name] == value, name
+    assert found.get_extension("catchmentids") == id
+
+
+@pytest.mark.parametrize(
+    ("content_type", "data"),
+    [
+        ("text/plain", b"hello"),
+        ("text/xml", b"<a/>"),
+        ("application/octet-stream", b"\0\xff\n"),
+        ("application/json", b'{"a": [1, 2.50]}'),
+        ("application/json", b"not json"),
+        ("application/json", b'"\xff"'),
+        (None, b"12345678901234567890123"),
+    ],
+)
+def test_binary_data(http, content_type, data):
+    id = subscribe(http)
+    headers = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/tests", "ce-type": "t"}
+    if content_type:
+        headers["Content-Type"] = content_type
+    assert http.post("/events", content=data, headers=headers).status_code == 202
+    found = from_http_event(HTTPMessage(STRUCTURED, read(http, f"/subscriptions/{id}/events", 1)[0].data.encode()))
+    got = found.get_data()
+    assert got == json.loads(data) if not isinstance(got, str | bytes) else got in (data, data.decode("latin-1"))
+    assert found.get_datacontenttype() == content_type
+
+
+def test_batch_is_in_order(http):
+    id = subscribe(http)
+    publish(http, *(an_event(str(i)) for i in range(100)))
+    assert ids_of(read(http, f"/subscriptions/{id}/events", 100)) == [str(i) for i in range(100)]
+
+
+def test_bad_batch_is_told_by_place_and_not_published(http):
+    id = subscribe(http)
+    bad = [an_event("1"), {"specversion": "1.0"}, an_event("3"), 7, an_event("5", level=[1])]
+    answer = http.post("/events", content=json.dumps(bad), headers=BATCHED)
+    found = answer.json()
+    assert (answer.status_code, found["accepted"]) == (400, 0)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert [one["index"] for one in found["errors"]] == [1, 3, 4]
+    publish(http, an_event("after"))
+    assert ids_of(read(http, f"/subscriptions/{id}/events", 1)) == ["after"]
+
+
+BAD_REQUESTS = [
+    (400, STRUCTURED, b"{"),
+    (400, STRUCTURED, b"\xff"),
+    (400, STRUCTURED, b"[" * 100_000),
+    (400, STRUCTURED, b'{"specversion": "0.3", "id": "1", "source": "s", "type": "t"}'),
+    (400, BATCHED, b"{}"),
+    (413, BATCHED, b"[" + b"1," * BATCH_EVENTS_MAX + b"1]"),
+    (413, STRUCTURED, b" " * (BODY_BYTES_MAX + 1)),
+    (400, {"ce-specversion": "1.0", "ce-id": "1", "ce-type": "t"}, b""),
+    (400, {"ce-specversion": "1.0", "ce-id": "%ff", "ce-type": "t", "ce-source": "s"}, b""),
+    (400, {"ce-specversion": "1.0", "ce-id": "1", "ce-type": "t", "ce-source": "s", "ce-data": "x"}, b""),
+    (415, {"Content-Type": "application/json"}, b"{}"),
+    (415, {"Content-Type": "application/cloudevents+avro"}, b"{}"),
+    (415, {"Content-Type": "application/cloudevents+json; charset=utf-16"}, b"{}"),
+    (415, {}, b""),
+]
+
+
+@pytest.mark.parametrize(("status", "headers", "body"), BAD_REQUESTS)
+def test_bad_requests(http, status, headers, body):
+    answer = http.post("/events", content=body, headers=headers)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["status"] == status
+    assert answer.json()["detail"]
+
+
+def test_body_without_a_length_is_bounded(http):
+    """Sent in chunks: nobody said how long it would be."""
+    answer = http.post("/events", content=(b" " * 65_536 for _ in range(64)), headers=STRUCTURED)
+    assert answer.status_code == 413
+
+
+def test_half_a_request(http, broker, caplog):
+    """Who goes away in the middle of a body leaves nothing behind."""
+    address = broker.http.address
+    with socket.create_connection((address.host, address.port)) as half:
+        half.sendall(b"POST /events HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nce-specversion: 1.0\r\n\r\nhalf")
+    until(lambda: ("POST", 400) in broker.http.pages.requests.counts, "the answer to nobody")
+    assert metrics(http)["catchment_notifications_published_total"] == 0
+    assert not [one for one in caplog.records if one.levelname == "ERROR"]
+
+
+def test_congestion_is_told(http, broker, monkeypatch):
+    id = subscribe(http)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(broker), "is_congested", True)
+        answer = http.post("/events", content=json.dumps(an_event("1")), headers=STRUCTURED)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    publish(http, an_event("2"))
+    assert ids_of(read(http, f"/subscriptions/{id}/events", 1)) == ["2"]
+
+
+def test_unadvertised_events_are_refused(live):
+    broker = live.broker(routing="siena advertising")
+    with (
+        httpx.Client(base_url=url_of(broker), timeout=WAIT_S) as http,
+        connect_blocking(f"catchment://{broker.address}", identity="/tests") as client,
+    ):
+        client.advertise("id any, source any, type any, specversion any, level < 3")
+        id = subscribe(http)
+        events = [an_event("1", level=1), an_event("2", level=9), an_event("3", level=2)]
+        answer = http.post("/events", content=json.dumps(events), headers=BATCHED)
+        assert (answer.status_code, answer.json()["accepted"]) == (422, 2)
+        assert [one["index"] for one in answer.json()["errors"]] == [1]
+        assert ids_of(read(http, f"/subscriptions/{id}/events", 2)) == ["1", "3"]
+
+
+def test_with_clients_of_sockets(http, broker):
+    """Over HTTP and over a socket it is one network."""
+    with connect_blocking(f"catchment://{broker.address}", identity="alice") as client:
+        id = subscribe(http, {"catchment": "price > 100"})
+        got = client.subscribe("type = 'com.example.test'")
+        publish(http, an_event("1", data={"x": 1}))
+        found = got.get(WAIT_S)
+        assert found is not None
+        assert found.notification["source"] == "/tests"
+        assert found.notification.payload == b'{"x":1}'
+        assert found.notification.time is not None
+        client.publish(Notification({"price": 101.5, "Symbol": "DIS"}, payload=b"\0"), ack="accepted")
+        (delivered,) = read(http, f"/subscriptions/{id}/events", 1)
+        event = from_http_event(HTTPMessage(STRUCTURED, delivered.data.encode()))
+        assert (event.get_type(), event.get_source()) == ("catchment.notification", "alice")
+        assert Notification.from_json(event.get_data())["Symbol"] == "DIS"
+
+
+def test_over_a_network(live):
+    north = live.broker("north")
+    south = live.broker("south", neighbors=(Address.parse(str(north.address)),))
+    with (
+        httpx.Client(base_url=url_of(north), timeout=WAIT_S) as at_north,
+        httpx.Client(base_url=url_of(south), timeout=WAIT_S) as at_south,
+    ):
+        until(lambda: len(at_north.get("/topology").json()["brokers"]) == 2, "the link")
+        id = subscribe(at_south, {"suffix": {"type": ".test"}}, {"not": {"exact": {"level": "2"}}})
+        until(lambda: live.do(lambda: north.node.core.wants_of("south")), "the subscription at the other broker")
+        publish(at_north, an_event("1"), an_event("2", level=2), an_event("3", type="x"), an_event("4", level="3"))
+        assert ids_of(read(at_south, f"/subscriptions/{id}/events", 2)) == ["1", "4"]
+        found = at_south.get("/topology").json()
+        assert [one["neighbor"] for one in found["links"]] == ["north"]
+        assert [(one["name"], one["is_reached"]) for one in found["brokers"]] == [("north", True), ("south", True)]
+
+
+# --- subscriptions ------------------------------------------------------------------------------
+
+
+def test_subscriptions_are_resources(http):
+    ids = sorted(subscribe(http, {"exact": {"type": "t"}}, id=f"s{i}") for i in range(5))
+    assert http.get("/subscriptions/s3").json()["filters"] == [{"exact": {"type": "t"}}]
+    first = http.get("/subscriptions", params={"limit": 3})
+    assert [one["id"] for one in first.json()] == ids[:3]
+    second = http.get(first.links["next"]["url"])
+    assert [one["id"] for one in second.json()] == ids[3:]
+    assert "next" not in second.links
+    assert http.delete("/subscriptions/s3").json()["id"] == "s3"
+    assert [http.request(method, "/subscriptions/s3").status_code for method in ("GET", "DELETE")] == [404, 404]
+    assert http.post("/subscriptions", json={"id": "s1"}).status_code == 409
+    assert http.get("/subscriptions", params={"limit": 0}).status_code == 400
+
+
+def test_deleted_subscription_gets_nothing(http, broker, live):
+    id = subscribe(http)
+    http.delete(f"/subscriptions/{id}")
+    assert live.do(lambda: broker.node.core.sessions.subscriptions_count) == 0
+
+
+def nested(depth):
+    found = {"exact": {"type": "t"}}
+    for _ in range(depth):
+        found = {"not": found}
+    return found
+
+
+BAD_SUBSCRIPTIONS = [
+    [],
+    {"filters": {}},
+    {"filters": [{}]},
+    {"filters": [{"exact": {"type": "t"}, "prefix": {"type": "t"}}]},
+    {"filters": [{"exact": {"type": ""}}]},
+    {"filters": [{"exact": {"type": 1}}]},
+    {"filters": [{"all": []}]},
+    {"filters": [{"any": {}}]},
+    {"filters": [{"glob": {"type": "*"}}]},
+    {"filters": [{"sql": "type ="}]},
+    {"filters": [{"catchment": "price >"}]},
+    {"filters": [{"any": [{"exact": {"type": "t"}}] * 300}]},
+    {"filters": [nested(FILTER_NESTING_MAX)]},
+    {"types": []},
+    {"source": ""},
+    {"id": "a/b"},
+    {"sink": "https://example.com", "protocol": "HTTP"},
+    {"colour": "red"},
+]
+
+
+@pytest.mark.parametrize("given", BAD_SUBSCRIPTIONS)
+def test_bad_subscriptions(http, broker, given):
+    answer = http.post("/subscriptions", json=given)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["detail"]
+    assert http.get("/subscriptions").json() == []
+    assert broker.node.clients.keys() == {next(iter(broker.node.clients))}
+
+
+def test_subscriptions_are_bounded(http, broker, live):
+    live.do(lambda: setattr(broker.http.subscriptions, "subscriptions_max", 2))
+    subscribe(http)
+    subscribe(http)
+    answer = http.post("/subscriptions", json={})
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert http.get("/events").status_code == 503
+
+
+def test_subscription_that_nobody_reads_is_forgotten(http, broker, live):
+    id = subscribe(http)
+    live.do(broker.http.subscriptions.expire)
+    assert http.get(f"/subscriptions/{id}").status_code == 200
+    live.do(lambda: setattr(broker.http.subscriptions, "idle_s_max", -1.0))
+    live.do(broker.http.subscriptions.expire)
+    assert http.get(f"/subscriptions/{id}").status_code == 404
+
+
+# --- delivery -----------------------------------------------------------------------------------
+
+
+def test_last_event_id(http):
+    id = subscribe(http)
+    path = f"/subscriptions/{id}/events"
+    publish(http, *(an_event(str(i)) for i in range(6)))
+    first = read(http, path, 3)
+    assert ids_of(first) == ["0", "1", "2"]
+    second = read(http, path, 3, {"Last-Event-ID": first[-1].id})
+    assert ids_of(second) == ["3", "4", "5"]
+    publish(http, an_event("6"))
+    assert ids_of(read(http, path, 1, {"Last-Event-ID": second[-1].id})) == ["6"]
+    # A reader may go back as far as the log does.
+    assert ids_of(read(http, path, 4, {"Last-Event-ID": first[-1].id})) == ["3", "4", "5", "6"]
+
+
+def test_place_of_another_stream_is_a_gap(http):
+    id = subscribe(http)
+    publish(http, an_event("1"))
+    gap, event = read(http, f"/subscriptions/{id}/events", 2, {"Last-Event-ID": "elsewhere.77"})
+    assert (gap.event, gap.json()["type"]) == ("gap", "catchment.gap")
+    assert event.json()["id"] == "1"
+
+
+def test_what_nobody_reads_is_bounded_and_told(http, broker):
+    id = subscribe(http)
+    extra, count = 10, 0
+    while count < LOG_ENTRIES_MAX + extra:
+        publish(http, *(an_event(str(count + i)) for i in range(LOG_ENTRIES_MAX // 2 + extra // 2)))
+        count += LOG_ENTRIES_MAX // 2 + extra // 2
+    lost, *events = read(http, f"/subscriptions/{id}/events", LOG_ENTRIES_MAX + 1)
+    assert (lost.event, lost.json()["data"]) == ("lost", {"count": extra})
+    assert ids_of(events) == [str(i) for i in range(extra, count)]
+    # Told once: who comes back from there is not told again.
+    assert ids_of(read(http, f"/subscriptions/{id}/events", 1, {"Last-Event-ID": lost.id})) == [str(extra)]
+    assert metrics(http)["catchment_notifications_lost_total"] == extra
+
+
+def test_slow_reader_loses_and_does_not_stall_others(http, broker, live):
+    """One that never reads: its socket fills up, then its log goes on without it."""
+    slow_id, quick_id = subscribe(http), subscribe(http)
+    address = broker.http.address
+    with socket.create_connection((address.host, address.port)) as slow:
+        slow.sendall(f"GET /subscriptions/{slow_id}/events HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        until(lambda: live.do(lambda: broker.http.subscriptions[slow_id].log.readers), "the slow reader")
+        data = "x" * 20_000
+        with connect_sse(http, "GET", f"/subscriptions/{quick_id}/events") as source:
+            events = source.iter_sse()
+            sent = 0
+            while not live.do(lambda: broker.http.subscriptions[slow_id].log.lost):
+                with httpx.Client(base_url=url_of(broker), timeout=WAIT_S) as other:
+                    publish(other, *(an_event(str(sent + i), data=data) for i in range(20)))
+                assert [next(events).json()["id"] for _ in range(20)] == [str(sent + i) for i in range(20)]
+                sent += 20
+                assert sent < 10_000, "the slow one never loses"
+        received = b""
+        slow.settimeout(WAIT_S)
+        while b"event: lost" not in received:
+            received = received[-20:] + slow.recv(1_048_576)
+
+
+def test_slow_websocket_loses_and_is_told(http, broker, live):
+    id = subscribe(http)
+    url = url_of(broker).replace("http:", "ws:")
+    with connect_websocket(f"{url}/subscriptions/{id}/ws", max_queue=1) as websocket:
+        until(lambda: live.do(lambda: broker.http.subscriptions[id].log.readers), "the reader")
+        sent = 0
+        while not live.do(lambda: broker.http.subscriptions[id].log.lost):
+            publish(http, *(an_event(str(sent + i), data="x" * 20_000) for i in range(50)))
+            sent += 50
+            assert sent < 10_000, "it never loses"
+        publish(http, an_event("last"))
+        got, lost = [], 0
+        while "last" not in got:
+            found = json.loads(websocket.recv(WAIT_S))
+            lost += found["data"]["count"] if found["type"] == "catchment.lost" else 0
+            got += [found["id"]] if found["type"] == "com.example.test" else []
+    assert lost > 0
+    assert len(got) + lost == sent + 1
+    assert got[:-1] == sorted(got[:-1], key=int)
+
+
+def test_ad_hoc_streams(http, broker, live):
+    filters = {"filter": ["level > 3", "level < 9"], "sql": "type = 'com.example.test'"}
+    with connect_sse(http, "GET", "/events", params=filters) as source:
+        with httpx.Client(base_url=url_of(broker), timeout=WAIT_S) as other:
+            publish(
+                other, an_event("1", level=5), an_event("2", level=1, type="t"), an_event("3", type="t"), an_event("4")
+            )
+            assert other.get("/subscriptions").json() == []
+        events = source.iter_sse()
+        found = [next(events).json() for _ in range(3)]
+    assert [(one["id"], one["catchmentids"]) for one in found] == [("1", "1,2,3"), ("2", "2"), ("4", "3")]
+    until(lambda: live.do(lambda: len(broker.http.subscriptions)) == 0, "the end of the subscription")
+    assert http.get("/events", params={"filter": "level >"}).status_code == 400
+    assert http.get("/events", params={"fitler": "level > 3"}).status_code == 400
+
+
+def test_websocket(http, broker):
+    id = subscribe(http, {"sql": "INT(level) > 3"})
+    url = url_of(broker).replace("http:", "ws:")
+    publish(http, an_event("1", level=5), an_event("2", level="1"), an_event("3", level="7"))
+    with connect_websocket(f"{url}/subscriptions/{id}/ws", subprotocols=["cloudevents.json"]) as websocket:
+        assert websocket.subprotocol == "cloudevents.json"
+        first, second = (json.loads(websocket.recv(WAIT_S)) for _ in range(2))
+        assert [one["id"] for one in (first, second)] == ["1", "3"]
+    with connect_websocket(f"{url}/subscriptions/{id}/ws?after={first['catchmentplace']}") as websocket:
+        assert json.loads(websocket.recv(WAIT_S))["id"] == "3"
+        websocket.send("hello")
+        with pytest.raises(ConnectionClosed) as ended:
+            websocket.recv(WAIT_S)
+        assert ended.value.rcvd.code == 1003
+    with connect_websocket(f"{url}/events/ws?filter=level%20%3E%203") as websocket:
+        publish(http, an_event("4", level=4))
+        assert json.loads(websocket.recv(WAIT_S))["id"] == "4"
+
+
+def test_websockets_refused(http, broker):
+    url = url_of(broker).replace("http:", "ws:")
+    id = subscribe(http)
+    for path, headers, status in [
+        ("/subscriptions/nope/ws", {}, 404),
+        ("/events/ws?filter=level%20%3E", {}, 400),
+        (f"/subscriptions/{id}/ws", {"Origin": "https://elsewhere.example"}, 403),
+    ]:
+        with pytest.raises(InvalidStatus) as refused:
+            connect_websocket(url + path, additional_headers=headers)
+        assert refused.value.response.status_code == status
+
+
+def test_streams_end_with_their_subscription(http, broker):
+    id = subscribe(http)
+    url = url_of(broker).replace("http:", "ws:")
+    with (
+        connect_websocket(f"{url}/subscriptions/{id}/ws") as websocket,
+        connect_sse(http, "GET", f"/subscriptions/{id}/events") as source,
+    ):
+        with httpx.Client(base_url=url_of(broker), timeout=WAIT_S) as other:
+            other.delete(f"/subscriptions/{id}")
+        (end,) = source.iter_sse()
+        assert (end.event, end.json()["data"]) == ("end", {"reason": "the subscription is deleted"})
+        assert json.loads(websocket.recv(WAIT_S))["type"] == "catchment.end"
+
+
+def test_stopping_ends_streams(live):
+    broker = live.broker()
+    with (
+        httpx.Client(base_url=url_of(broker), timeout=WAIT_S) as http,
+        connect_sse(http, "GET", "/events") as source,
+        connect_websocket(url_of(broker).replace("http:", "ws:") + "/events/ws") as websocket,
+    ):
+        live.call(broker.stop())
+        (end,) = source.iter_sse()
+        assert end.json()["data"] == {"reason": "north is shutting down"}
+        assert json.loads(websocket.recv(WAIT_S))["data"] == {"reason": "north is shutting down"}
+        with pytest.raises(ConnectionClosed):
+            websocket.recv(WAIT_S)
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(url_of(broker) + "/healthz")
+
+
+def test_a_taken_port_is_an_error(live, broker):
+    from catchment.errors import UnavailableError
+
+    with pytest.raises(UnavailableError):
+        live.broker("south", http=broker.http.address)
+
+
+def test_configured(tmp_path):
+    file = tmp_path / "north.toml"
+    for text, address in [('"127.0.0.1:7481"', "127.0.0.1:7481"), ('"localhost"', "localhost:7480")]:
+        file.write_text(f"http = {text}")
+        assert str(read_config(file).http) == address
+    file.write_text("")
+    assert read_config(file).http is None
+
+
+def test_without_http(live):
+    assert live.broker(http=None).http is None
+
+
+# --- looking in ---------------------------------------------------------------------------------
+
+
+def metrics(http):
+    families = text_string_to_metric_families(http.get("/metrics").text)
+    return {sample.name: sample.value for family in families for sample in family.samples}
+
+
+def test_heads_and_wrong_methods(http):
+    assert http.head("/events").headers["content-type"].startswith("text/event-stream")
+    assert http.head("/healthz").status_code == 200
+    assert (http.put("/events").status_code, http.delete("/metrics").status_code) == (405, 405)
+    assert set(http.put("/subscriptions").headers["allow"].split(", ")) == {"GET", "HEAD", "POST"}
+
+
+def test_metrics_are_of_one_broker(live):
+    one, other = live.broker("one"), live.broker("other")
+    with (
+        httpx.Client(base_url=url_of(one), timeout=WAIT_S) as at_one,
+        httpx.Client(base_url=url_of(other), timeout=WAIT_S) as at_other,
+    ):
+        publish(at_one, an_event("1"), an_event("2"))
+        subscribe(at_other)
+        found, others = metrics(at_one), metrics(at_other)
+    assert (found["catchment_notifications_published_total"], found["catchment_http_subscriptions"]) == (2, 0)
+    assert (others["catchment_notifications_published_total"], others["catchment_http_subscriptions"]) == (0, 1)
+
+
+def test_openapi_is_what_there_is(http, broker):
+    found = http.get("/openapi.json").json()
+    OpenAPIV31SpecValidator(found).validate()
+    described = {(path, method.upper()) for path, one in found["paths"].items() for method in one}
+    routes = broker.http.pages.routes()
+    there = {(one.path, method) for one in routes for method in getattr(one, "methods", {"GET"}) - {"HEAD"}}
+    assert described == there
+
+
+def test_answers_fit_openapi(http):
+    document = http.get("/openapi.json").json()
+    id = subscribe(http, {"not": {"any": [{"exact": {"type": "t"}}, {"sql": "TRUE"}]}}, types=["t"], source="/s")
+    for path, method, status in [
+        ("/healthz", "get", 200),
+        ("/topology", "get", 200),
+        ("/subscriptions", "get", 200),
+        ("/subscriptions/{id}", "get", 200),
+        ("/subscriptions", "post", 415),
+        ("/events", "post", 415),
+        ("/subscriptions/{id}", "delete", 200),
+        ("/subscriptions/{id}", "get", 404),
+    ]:
+        answer = http.request(method, path.replace("{id}", id))
+        assert answer.status_code == status
+        (content,) = document["paths"][path][method]["responses"][str(status)]["content"].items()
+        assert answer.headers["content-type"] == content[0]
+        schema = {**content[1]["schema"], "components": document["components"]}
+        Draft202012Validator(schema).validate(answer.json())
+
+
+# --- others' software ---------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+def test_curl(http, broker):
+    def curl(*arguments):
+        command = ["curl", "--silent", "--show-error", "--max-time", "20", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=WAIT_S + 10).stdout
+
+    url = url_of(broker)
+    wanted = ["-H", "Content-Type: application/json", "-d", '{"filters": [{"prefix": {"type": "com."}}]}']
+    made = json.loads(curl(*wanted, f"{url}/subscriptions"))
+    headers = [
+        part for one in ("id: 1", "source: /curl", "type: com.x", "specversion: 1.0") for part in ("-H", f"ce-{one}")
+    ]
+    assert json.loads(curl(*headers, "-H", "Content-Type: text/plain", "-d", "hello", f"{url}/events")) == {
+        "accepted": 1
+    }
+    streaming = ["curl", "--silent", "--no-buffer", "--max-time", "20", url + made["delivery"]["sse"]]
+    with subprocess.Popen(streaming, stdout=subprocess.PIPE, text=True) as stream:
+        data = next(line for line in stream.stdout if line.startswith("data: "))
+        stream.terminate()
+    assert json.loads(data.removeprefix("data: "))["data"] == "hello"
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+def test_examples_of_the_page(http, broker):
+    """Every example in `sh` works as it is written, but for the port."""
+    page = (Path(__file__).parents[2] / "docs" / "http.md").read_text("utf-8")
+    examples = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(examples) == 2
+    for one in examples:
+        script = "set -e\n" + one.replace("http://127.0.0.1:7480", url_of(broker)).replace("curl ", "curl --fail ")
+        run = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=60)
+        assert run.returncode == 0, run.stdout + run.stderr
+    assert metrics(http)["catchment_notifications_published_total"] == 4
+
+
+JS = Path(__file__).parent / "js"
+
+
+def test_javascript_sdk(http, broker, javascript):
+    """Events that the JavaScript SDK sends in three modes come back to an EventSource and a WebSocket as they were."""
+    id = subscribe(http, {"prefix": {"type": "com.example.js"}})
+    run = subprocess.run(
+        ["node", "roundtrip.cjs", url_of(broker), id],
+        cwd=javascript, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout)
+    expected = ["structured", "binary", "batch-1", "batch-2"]
+    assert found == {"sse": expected, "websocket": expected}
+
+
+@pytest.fixture(scope="module")
+def javascript(tmp_path_factory):
+    from tests.integration.npm import installed
+
+    found, reason = installed(JS)
+    if found is None:
+        pytest.skip(reason)
+    return found

@@ -1,0 +1,456 @@
+"""The wire: what is sent is what is read, however it is cut; what is no message ends a connection, and costs memory in
+proportion to what came."""
+
+import contextlib
+import random
+import tracemalloc
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from catchment import wire
+from catchment.errors import BadFilterError, LimitError, ParseError
+from catchment.model.cesql import Cesql
+from catchment.model.filter import Filter
+from catchment.model.language import FILTER_TEXT_CODEPOINTS_MAX
+from catchment.model.notification import NOTIFICATION_ATTRIBUTES_MAX, PAYLOAD_BYTES_MAX, Notification
+from catchment.model.values import NAME_CODEPOINTS_MAX, STRING_CODEPOINTS_MAX
+from catchment.routing import messages as said
+from catchment.wire import BATCH_MAX, FRAME_BYTES_MAX, Decoder, Unfit, WireError, frame
+from tests import strategies as some
+
+# --- one strategy for each kind -----------------------------------------------------------------
+
+numbers = st.integers(0, 2**64 - 1)
+counts = st.integers(0, 2**31)
+cesql = st.sampled_from(("a = 'b'", "LENGTH(c) > 3 OR NOT EXISTS d", "x LIKE 'é%_'", "TRUE")).map(Cesql)
+wanted = some.filters | some.patterns | cesql
+texts = some.texts
+plain = st.recursive(
+    st.none() | texts | some.ints | some.floats | some.bools,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def several(one):
+    return st.lists(one, max_size=3).map(tuple)
+
+
+notifications = some.notifications
+routed = st.builds(said.Routed, notifications, texts, counts, st.none() | st.tuples(texts, texts))
+interest = st.builds(said.Interest, several(some.filters), several(some.filters))
+subscribe = st.builds(said.Subscribe, texts, texts, wanted)
+cancel = st.builds(said.Cancel, texts, texts)
+requests = st.one_of(
+    subscribe,
+    cancel,
+    st.builds(said.Unsubscribe, texts, wanted),
+    st.builds(said.Advertise, texts, some.advertisements),
+    st.builds(said.Unadvertise, texts, some.advertisements),
+    st.builds(said.MapIdentity, texts, texts),
+    st.builds(said.Suspend, texts),
+    st.builds(said.Resume, texts),
+)
+held = st.builds(said.Held, notifications, some.ints, several(counts))
+seen = st.dictionaries(texts, some.ints, max_size=4)
+roles = st.sampled_from(("client", "broker"))
+KINDS = {
+    wire.Hello: st.builds(wire.Hello, st.tuples(counts, counts), roles, texts, seen, texts, counts, texts, texts),
+    wire.Welcome: st.builds(wire.Welcome, counts, texts, texts, counts, counts, texts, texts),
+    wire.Goodbye: st.builds(wire.Goodbye, texts, st.booleans()),
+    wire.Ping: st.just(wire.Ping()),
+    wire.Pong: st.just(wire.Pong()),
+    wire.Request: st.builds(wire.Request, numbers, requests),
+    wire.Publish: st.builds(wire.Publish, numbers, several(notifications)),
+    wire.Look: st.builds(wire.Look, numbers, st.sampled_from(("status", "explain")), st.none() | notifications),
+    wire.Accepted: st.builds(wire.Accepted, numbers),
+    wire.Refused: st.builds(wire.Refused, numbers, texts, texts),
+    wire.Credit: st.builds(wire.Credit, counts),
+    wire.Delivery: st.builds(wire.Delivery, texts, several(texts), notifications),
+    wire.SequenceDelivery: st.builds(wire.SequenceDelivery, texts, texts, several(notifications)),
+    wire.Lost: st.builds(wire.Lost, texts, counts),
+    wire.Seen: st.builds(wire.Seen, numbers, plain),
+    wire.Batch: st.builds(wire.Batch, several(routed)),
+    said.Interest: interest,
+    said.Advertised: st.builds(said.Advertised, several(some.advertisements), several(some.advertisements)),
+    said.Delegated: st.builds(
+        said.Delegated, several(some.patterns), several(some.patterns), several(some.patterns), interest
+    ),
+    said.Part: st.builds(said.Part, some.patterns, several(held), st.booleans()),
+    said.Links: st.builds(said.Links, texts, counts, several(st.tuples(texts, counts))),
+    said.Wants: st.builds(said.Wants, texts, counts, several(some.filters)),
+    said.WantsChange: st.builds(said.WantsChange, texts, counts, counts, several(some.filters), several(some.filters)),
+    said.Registration: st.builds(said.Registration, texts, counts, counts, st.booleans(), several(subscribe | cancel)),
+}
+UNIONS = {"to broker": wire.ToBroker, "to client": wire.ToClient, "between brokers": wire.BetweenBrokers}
+BY_UNION = {name: st.one_of(*(KINDS[kind] for kind in union.__args__)) for name, union in UNIONS.items()}
+unions = st.sampled_from(sorted(UNIONS))
+
+
+def read(union: str, data: bytes) -> list:
+    return Decoder(UNIONS[union]).feed(data)
+
+
+def test_there_is_a_strategy_for_every_kind():
+    assert set(KINDS) == {kind for union in UNIONS.values() for kind in union.__args__}
+
+
+# --- what is sent is what is read ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("union", sorted(UNIONS))
+@given(st.data())
+def test_each_message_is_read_as_it_was_sent(union, data):
+    message = data.draw(BY_UNION[union])
+    assert read(union, frame(message)) == [message]
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS, key=lambda kind: kind.__name__))
+@given(st.data())
+def test_each_kind_comes_back(kind, data):
+    message = data.draw(KINDS[kind])
+    union = next(name for name, one in UNIONS.items() if kind in one.__args__)
+    (found,) = read(union, frame(message))
+    assert type(found) is kind
+    assert found == message
+    assert frame(found) == frame(message)
+
+
+@given(st.data(), unions)
+def test_however_it_is_cut(data, union):
+    sent = data.draw(st.lists(BY_UNION[union], min_size=1, max_size=4))
+    stream = b"".join(map(frame, sent))
+    pieces = data.draw(st.integers(1, 9).map(lambda size: [size] * (len(stream) // size + 1)) | _cuts(len(stream)))
+    decoder, found, start = Decoder(UNIONS[union]), [], 0
+    for size in pieces:
+        found += decoder.feed(stream[start : start + size])
+        start += size
+    assert found == sent
+
+
+def _cuts(length):
+    """Sizes of pieces, some of them empty, that make up so many bytes."""
+    return st.lists(st.integers(0, length), max_size=12).map(
+        lambda places: [end - start for start, end in zip([0, *sorted(places)], [*sorted(places), length], strict=True)]
+    )
+
+
+@given(KINDS[wire.Delivery])
+def test_a_delivery_whose_notification_was_encoded_before(message):
+    made = wire.delivery_frame(message.identity, message.subscriptions, wire.encoded(message.notification))
+    assert made == frame(message)
+
+
+@given(st.lists(notifications, max_size=20), st.integers(1, 5))
+def test_pieces_are_the_batch(batch, count_max):
+    found = list(wire.pieces(batch, lambda one: one, count_max))
+    assert [one for piece in found for one in piece] == batch
+    assert all(1 <= len(piece) <= count_max for piece in found)
+
+
+def test_pieces_fit_a_frame():
+    batch = [Notification({"n": n}, payload=bytes(PAYLOAD_BYTES_MAX)) for n in range(8)]
+    batch += [Notification({f"n{n}": "x" * STRING_CODEPOINTS_MAX for n in range(20)})] * 4
+    for piece in wire.pieces(batch, lambda one: one, BATCH_MAX):
+        frame(wire.Publish(1, tuple(piece)))
+
+
+# --- what is not sent by us ---------------------------------------------------------------------
+
+# A frame of small lists becomes many small lists: what they take beside a byte each.
+MEMORY_FACTOR = 100
+MEMORY_CONSTANT = 300_000
+# Filters are parsed, and parts of them are kept to be met again.
+PARSING_CONSTANT = 8_000_000
+
+
+def memory_of(union: str, data: bytes) -> int:
+    """The most that reading this takes, whatever comes of it."""
+    decoder = Decoder(UNIONS[union])
+    tracemalloc.start()
+    try:
+        decoder.feed(data)
+    except WireError:
+        pass
+    finally:
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    return most
+
+
+def framed(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+@given(unions, st.binary(max_size=300))
+def test_any_bytes_are_messages_or_a_wire_error(union, data):
+    for given_bytes in (data, framed(data)):
+        with contextlib.suppress(WireError):
+            read(union, given_bytes)
+
+
+@st.composite
+def mutated(draw, union):
+    """A valid frame with some bytes changed, put in, or left out; its length set right or left as it was."""
+    body = bytearray(frame(draw(BY_UNION[union]))[4:])
+    for _ in range(draw(st.integers(1, 4))):
+        place = draw(st.integers(0, len(body)))
+        change = draw(st.integers(0, 2))
+        if change == 0:
+            body[place:place] = draw(st.binary(min_size=1, max_size=5))
+        elif change == 1:
+            del body[place : place + draw(st.integers(1, 5))]
+        else:
+            # What MessagePack begins long things with, and anything else.
+            byte = draw(st.integers(0xC0, 0xDF) | st.integers(0, 255))
+            body[place : place + 1] = bytes([byte]) + draw(st.sampled_from((b"", b"\xff" * 4, b"\0\x0f\xff\xff")))
+    return framed(bytes(body))
+
+
+@pytest.mark.parametrize("union", sorted(UNIONS))
+@given(st.data())
+def test_mutated_frames_are_messages_or_a_wire_error(union, data):
+    changed = data.draw(mutated(union))
+    assert memory_of(union, changed) <= MEMORY_FACTOR * len(changed) + PARSING_CONSTANT
+
+
+HEADS = {
+    "array 16": b"\xdc\xff\xff",
+    "array 32": b"\xdd\xff\xff\xff\xff",
+    "map 16": b"\xde\xff\xff",
+    "map 32": b"\xdf\xff\xff\xff\xff",
+    "string 16": b"\xda\xff\xff",
+    "string 32": b"\xdb\xff\xff\xff\xff",
+    "binary 32": b"\xc6\xff\xff\xff\xff",
+    "ext 32": b"\xc9\xff\xff\xff\xff\x05",
+    "time of a wrong length": b"\xc9\x7f\xff\xff\xff\xff",
+}
+PLACES = {
+    "message": ("to broker", b""),
+    "notifications": ("to broker", b"\x93\xa7Publish\x00"),
+    "notification": ("to broker", b"\x93\xa7Publish\x00\x91"),
+    "attributes": ("to broker", b"\x93\xa7Publish\x00\x91\x94"),
+    "value": ("to broker", b"\x93\xa7Publish\x00\x91\x94\x81\xa1x"),
+    "filter": ("to broker", b"\x93\xa7Request\x01\x94\xa9Subscribe\xa1a\xa1b"),
+    "found": ("to client", b"\x93\xa4Seen\x01"),
+    "seen": ("to broker", b"\x95\xa5Hello\x92\x01\x01\xa6client\xa1a"),
+    "filters": ("between brokers", b"\x93\xa8Interest"),
+}
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("place", PLACES)
+def test_a_declared_length_takes_no_memory(head, place):
+    union, start = PLACES[place]
+    for repeats in (1, 200):
+        data = framed(start + HEADS[head] * repeats)
+        with pytest.raises(WireError):
+            read(union, data)
+        assert memory_of(union, data) < MEMORY_CONSTANT
+
+
+def test_a_long_frame_is_refused_by_its_length_alone():
+    decoder = Decoder(wire.ToBroker)
+    with pytest.raises(WireError, match="FRAME_BYTES_MAX"):
+        decoder.feed((FRAME_BYTES_MAX + 1).to_bytes(4, "big"))
+    assert memory_of("to broker", b"\xff\xff\xff\xff") < 10_000
+    # One of the right length waits for its bytes, and holds no more than have come.
+    assert memory_of("to broker", FRAME_BYTES_MAX.to_bytes(4, "big")) < 10_000
+
+
+def test_what_is_in_a_frame_takes_memory_in_proportion():
+    for inner in (b"\x90", b"\x80", b"\xc0", b"\xa1x", b"\xcb" + bytes(8)):
+        many = 200_000 // len(inner)
+        data = framed(b"\x93\xa7Publish\x00\x91\x94\x81\xa1x\xdd" + many.to_bytes(4, "big") + inner * many)
+        assert memory_of("to broker", data) <= MEMORY_FACTOR * len(data) + MEMORY_CONSTANT
+
+
+@pytest.mark.parametrize("opening", [b"\x91", b"\x81\xa1x", b"\xdc\x00\x01", b"\xdf\x00\x00\x00\x01\xa1x"])
+def test_nesting_has_an_end(opening):
+    for start in (b"", b"\x93\xa7Publish\x00\x91\x94\x81\xa1x", b"\x93\xa7Request\x01\x94\xa9Subscribe\xa1a\xa1b"):
+        for depth in (50, 5_000, 500_000):
+            with pytest.raises(WireError):
+                read("to broker", framed(start + opening * depth + b"\xc0"))
+
+
+def test_after_a_bad_frame_the_good_ones_before_it_have_been_read():
+    decoder = Decoder(wire.ToBroker)
+    bodies = decoder.bodies(frame(wire.Ping()) + b"\xff\xff\xff\xff")
+    assert decoder.decoded(next(bodies)) == wire.Ping()
+    with pytest.raises(WireError):
+        next(bodies)
+
+
+# --- values that are none: the connection ends --------------------------------------------------
+
+
+def publish(*attributes, envelope=(None, None, None), number=7, rest=()) -> bytes:
+    """What a client of another language might send."""
+    notes = [(one, *envelope, *rest) for one in attributes]
+    return framed(msgspec.msgpack.encode(("Publish", number, notes)))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (publish({"x": float("nan")}), "NaN"),
+        (publish({"x": float("inf")}), "finite"),
+        (publish({"x": 2**63}), "64 bits"),
+        (publish({"x": datetime(2026, 1, 1)}, envelope=(None, None, datetime(2026, 1, 1))), "is a time"),
+        (publish({"$x": 1}), "envelope name"),
+        (publish({"": 1}), "empty"),
+        (publish({1: 1}), "not a string"),
+        (publish({"x": None}), "not a value"),
+        (publish({"x": [1]}), "not a value"),
+        (publish({"x": {"y": 1}}), "not a value"),
+        (publish({"x": b"1"}), "not a value"),
+        (publish({"x": msgspec.msgpack.Ext(5, b"1")}), "not a value"),
+        (publish({"x": 1}, envelope=(5, None, None)), "source is a string"),
+        (publish({"x": 1}, envelope=(None, "5", None)), "seq is a int"),
+        (publish({"x": 1}, envelope=(None, None, 5)), "time is a time"),
+        (publish({"x": 1}, rest=("id", "no bytes")), "payload is bytes"),
+        (publish({"x": 1}, rest=("id", b"", 1)), "4 to 6 fields"),
+        (publish([1]), "expected a dict"),
+        (framed(msgspec.msgpack.encode(("Publish", 1, [5]))), "expected a list"),
+        (framed(msgspec.msgpack.encode(("Publish", 1.5, []))), "int"),
+        (framed(msgspec.msgpack.encode(("Nothing", 1))), "Nothing"),
+        (framed(msgspec.msgpack.encode(("Request", 1, ("Interest", [], [])))), "Interest"),
+        (framed(msgspec.msgpack.encode(("Request", 1, ("Subscribe", "a", "b", ("sql", "x"))))), "is no Wanted"),
+        (framed(msgspec.msgpack.encode(("Request", 1, ("Subscribe", "a", "b", 5)))), "is no Wanted"),
+        (framed(b""), "truncated"),
+        (framed(b"\x93\xa7Publish\x00\x90\xc0"), "trailing"),
+        # A time of more nanoseconds than there are, or past the year 9999.
+        (framed(b"\x93\xa7Publish\x00\x91\x94\x81\xa1x\xd7\xff" + b"\xff" * 8 + b"\xc0" * 3), ""),
+        (framed(b"\x93\xa7Publish\x00\x91\x94\x81\xa1x\xc7\x0c\xff" + b"\x7f" * 12 + b"\xc0" * 3), ""),
+    ],
+)
+def test_what_is_no_value_is_a_bad_frame(data, reason):
+    with pytest.raises(WireError, match=reason or None):
+        read("to broker", data)
+
+
+def test_times_are_timestamps_whatever_their_length():
+    at = datetime(2026, 11, 15, 10, 30, tzinfo=UTC)
+    seconds = int(at.timestamp())
+    for made in (
+        b"\xd6\xff" + seconds.to_bytes(4, "big"),
+        b"\xd7\xff" + (seconds | 5_000 << 34).to_bytes(8, "big"),
+        b"\xc7\x0c\xff" + (5_000).to_bytes(4, "big") + seconds.to_bytes(8, "big"),
+    ):
+        (found,) = read("to broker", framed(b"\x93\xa7Publish\x00\x91\x94\x81\xa1x" + made + b"\xc0\xc0\xc0"))
+        assert found.notifications[0]["x"].replace(microsecond=0) == at
+
+
+# --- what cannot be had: a client is refused, and the connection goes on ------------------------
+
+
+def request(*body) -> bytes:
+    return framed(msgspec.msgpack.encode(("Request", 7, body)))
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "count"),
+    [
+        (request("Subscribe", "a", "b", "x = = 3"), ParseError, 0),
+        (request("Subscribe", "a", "b", ""), ParseError, 0),
+        (request("Subscribe", "a", "b", "x = " + "1" * FILTER_TEXT_CODEPOINTS_MAX), LimitError, 0),
+        (request("Subscribe", "a", "b", "not (" * 500 + "x = 1" + ")" * 500), LimitError, 0),
+        (request("Subscribe", "a", "b", ("pattern", "x = 1 ->")), ParseError, 0),
+        (request("Subscribe", "a", "b", ("cesql", "x = (")), ParseError, 0),
+        (request("Unsubscribe", "a", "x ="), ParseError, 0),
+        (request("Advertise", "a", "x ="), ParseError, 0),
+        (request("Unadvertise", "a", "not x = 1"), (ParseError, BadFilterError), 0),
+        (publish({str(n): n for n in range(NOTIFICATION_ATTRIBUTES_MAX + 1)}, {"x": 1}), LimitError, 2),
+        (publish({"x": "y" * (STRING_CODEPOINTS_MAX + 1)}), LimitError, 1),
+        (publish({"x" * (NAME_CODEPOINTS_MAX + 1): 1}), LimitError, 1),
+        (publish({"x": 1}, rest=(None, bytes(PAYLOAD_BYTES_MAX + 1))), LimitError, 1),
+        (publish({str(n): "y" * STRING_CODEPOINTS_MAX for n in range(40)}), LimitError, 1),
+        (
+            framed(msgspec.msgpack.encode(("Look", 7, "explain", ({"x" * 300: 1}, None, None, None)))),
+            LimitError,
+            0,
+        ),
+    ],
+)
+def test_what_cannot_be_had_is_found_with_its_number(data, kind, count):
+    (found,) = read("to broker", data)
+    assert isinstance(found, Unfit)
+    assert (found.number, found.notifications) == (7, count)
+    assert isinstance(found.error, kind)
+
+
+def test_between_brokers_it_is_a_bad_frame():
+    for message in (("Interest", (), ("x = = 3",)), ("Batch", [[[{"x" * 300: 1}, None, None, None]]])):
+        with pytest.raises(WireError):
+            read("between brokers", framed(msgspec.msgpack.encode(message)))
+
+
+def test_it_is_a_bad_frame_if_more_is_wrong_with_it():
+    good = request("Subscribe", "a", "b", "x = = 3")[4:]
+    for body in (good[:-1], good + b"\xc0", good.replace(b"\x07", b"\xa1x")):
+        with pytest.raises(WireError):
+            read("to broker", framed(body))
+
+
+def test_a_batch_has_a_limit():
+    note = ({"x": 1}, None, None, None)
+    for union, name in (("to broker", "Publish"), ("between brokers", "Batch")):
+        for count in (BATCH_MAX, BATCH_MAX + 1):
+            many = [note] * count if name == "Publish" else [(note,)] * count
+            body = framed(msgspec.msgpack.encode((name, 1, many) if name == "Publish" else (name, many)))
+            if count == BATCH_MAX:
+                assert len(read(union, body)) == 1
+            else:
+                with pytest.raises(WireError, match="BATCH_MAX"):
+                    read(union, body)
+
+
+def test_what_is_too_long_is_not_framed():
+    many = Notification({f"n{n}": "x" * STRING_CODEPOINTS_MAX for n in range(100)})
+    with pytest.raises(LimitError, match="FRAME_BYTES_MAX"):
+        frame(wire.Publish(1, (many,)))
+    with pytest.raises(LimitError, match="FRAME_BYTES_MAX"):
+        wire.delivery_frame("a", ("s",), wire.encoded(many))
+    with pytest.raises(LimitError, match="NOTIFICATION_BYTES_MAX"):
+        wire.checked_size(many)
+
+
+# --- versions -----------------------------------------------------------------------------------
+
+
+@given(KINDS[wire.Hello], st.lists(plain, max_size=3))
+@example(wire.Hello((1, 1), "client", "alice"), ["more"])
+def test_a_later_version_may_say_more(hello, more):
+    """Fields that this version does not know come after those that it does."""
+    fields = msgspec.msgpack.decode(frame(hello)[4:])
+    (found,) = read("to broker", framed(msgspec.msgpack.encode(fields + more)))
+    assert found == hello
+
+
+def test_the_least_hello():
+    (found,) = read("to broker", framed(msgspec.msgpack.encode(("Hello", (1, 3), "client", "alice"))))
+    assert found == wire.Hello((1, 3), "client", "alice")
+
+
+@given(st.randoms(use_true_random=False))
+def test_many_small_mutations_of_one_stream(chance: random.Random):
+    """Streams as they come, cut and damaged: never anything but a WireError."""
+    stream = bytearray(
+        frame(wire.Hello((1, 1), "client", "a"))
+        + frame(wire.Request(1, said.Subscribe("a", "b", Filter("x = 1 and y < 2"))))
+        + frame(wire.Publish(0, (Notification({"x": 1}, time=datetime(2026, 1, 1, tzinfo=UTC), payload=b"p"),)))
+    )
+    for _ in range(chance.randrange(1, 5)):
+        stream[chance.randrange(len(stream))] = chance.randrange(256)
+    decoder, start = Decoder(wire.ToBroker), 0
+    try:
+        while start < len(stream):
+            size = chance.randrange(1, 40)
+            decoder.feed(bytes(stream[start : start + size]))
+            start += size
+    except WireError:
+        pass
