@@ -107,7 +107,8 @@ class Client:
 
     @property
     def seen(self) -> dict[str, int]:
-        """By source the last number that was delivered. Given to `connect` elsewhere, nothing comes a second time."""
+        """By source the last number that was delivered. Taken from a client that is closed and given to `connect`
+        elsewhere, nothing comes a second time."""
         return dict(self._seen.last)
 
     # --- connecting ---
