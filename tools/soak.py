@@ -1,71 +1,130 @@
-"""The conformance suite at length: `./dev soak` makes 10,000 runs from seeds, on all processors, and must find nothing.
+"""The conformance suite at length: `./dev soak` makes 10,000 runs from seeds in the simulator, on all processors, then
+200 with live brokers that are killed and started again, and must find nothing.
 
-./dev soak                                   10,000 runs over all cores and networks
-./dev soak --runs 500 --from-seed 1000       others
-./dev soak --core 'siena general' --network ring --seed 7     one run again, made small if it fails
+./dev soak                                   10,000 simulated runs over all cores and networks, and 200 live ones
+./dev soak --runs 500 --from-seed 1000       others; no live ones if only --runs is said
+./dev soak --live 50                         live ones alone
+./dev soak --core 'siena general' --network ring --seed 7     one run again, made small if it fails; with --live 1 live
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from itertools import count, islice
+from pathlib import Path
+from typing import Protocol, TypeVar
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tests.live, also in the processes of the pool
+
 from catchment.sim.conformance import CORES, NETWORKS, Run, all_runs
-from catchment.sim.runs import Outcome, outcome_of
+from catchment.sim.runs import outcome_of
+from tests.live import runs as live
+from tests.live.hosts import Hosts
 
 RUNS = 10_000
+LIVE_RUNS = 200
+# A live run has as many processes as brokers: two at a time keep two processors busy.
+LIVE_AT_ONCE = 2
+# Runs that a process is given at once: simulated ones take milliseconds.
+CHUNK, LIVE_CHUNK = 20, 1
 SHOWN_MAX = 5
 
 
-def chosen(given: argparse.Namespace) -> list[Run]:
-    if given.seed is not None:
-        seeds = iter([given.seed])
-    else:
-        seeds = count(given.from_seed)
-    runs = (run for seed in seeds for run in all_runs([seed]))
+class Outcome(Protocol):
+    @property
+    def violation(self) -> str | None: ...
+
+
+O = TypeVar("O", bound=Outcome)  # noqa: E741
+
+
+def chosen(given: argparse.Namespace, runs_max: int, runs_of: Callable[[Sequence[int]], Sequence[Run]]) -> list[Run]:
+    seeds: Iterator[int] = iter([given.seed]) if given.seed is not None else count(given.from_seed)
     wanted = (
         run
-        for run in runs
+        for seed in seeds
+        for run in runs_of([seed])
         if (given.core is None or run.core == given.core) and (given.network is None or run.network == given.network)
     )
-    return list(wanted) if given.seed is not None else list(islice(wanted, given.runs))
+    return list(islice(wanted, runs_max))
 
 
-def outcomes(runs: Sequence[Run]) -> list[Outcome]:
+def live_runs(seeds: Sequence[int]) -> list[Run]:
+    return list(live.runs_of(seeds))
+
+
+@cache
+def hosts() -> Hosts:
+    """One for each process of the pool; it ends with that."""
+    logging.getLogger("catchment").setLevel(logging.ERROR)
+    return Hosts()
+
+
+def live_outcome_of(run: Run) -> live.LiveOutcome:
+    return live.outcome_of(run, hosts())
+
+
+def outcomes(what: str, of: Callable[[Run], O], runs: Sequence[Run], processes: int | None, chunk: int) -> list[O]:
     """All that went wrong."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     found = []
-    with ProcessPoolExecutor() as pool, Progress(*columns) as progress:
-        task = progress.add_task("conformance", total=len(runs))
-        for outcome in pool.map(outcome_of, runs, chunksize=max(1, min(20, len(runs) // 8))):
+    with ProcessPoolExecutor(processes) as pool, Progress(*columns) as progress:
+        task = progress.add_task(what, total=len(runs))
+        for outcome in pool.map(of, runs, chunksize=max(1, min(chunk, len(runs) // 8))):
             progress.advance(task)
             if outcome.violation is not None:
                 found.append(outcome)
-                progress.update(task, description=f"conformance, {len(found)} wrong")
+                progress.update(task, description=f"{what}, {len(found)} wrong")
     return found
+
+
+def made(
+    what: str, of: Callable[[Run], O], runs: Sequence[Run], processes: int | None = None, chunk: int = CHUNK
+) -> bool:
+    """Makes runs; whether there were any, and nothing was wrong."""
+    start = time.perf_counter()
+    wrong = outcomes(what, of, runs, processes, chunk)
+    for one in wrong[:SHOWN_MAX]:
+        print(one, end="\n\n")
+    print(f"{what}: {len(runs):,} runs, {len(wrong):,} violations, {time.perf_counter() - start:,.0f} s")
+    return bool(runs) and not wrong
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--runs", type=int, help=f"simulated; {RUNS:,} unless told")
+    parser.add_argument("--live", type=int, help=f"live; {LIVE_RUNS} unless told")
     parser.add_argument("--from-seed", type=int, default=0)
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--core", choices=list(CORES))
     parser.add_argument("--network", choices=list(NETWORKS))
     given = parser.parse_args(arguments)
-    runs = chosen(given)
-    start = time.perf_counter()
-    wrong = outcomes(runs)
-    for one in wrong[:SHOWN_MAX]:
-        print(one, end="\n\n")
-    print(f"{len(runs):,} runs, {len(wrong):,} violations, {time.perf_counter() - start:,.0f} s")
-    return 1 if wrong or not runs else 0
+    simulated, live_ones = counts(given)
+    results = []
+    if simulated:
+        results.append(made("simulated", outcome_of, chosen(given, simulated, all_runs)))
+    if live_ones:
+        runs = chosen(given, live_ones, live_runs if given.network is None else all_runs)
+        results.append(made("live", live_outcome_of, runs, LIVE_AT_ONCE, LIVE_CHUNK))
+    return 0 if results and all(results) else 1
+
+
+def counts(given: argparse.Namespace) -> tuple[int, int]:
+    """How many of each: who says one alone wants that alone, and a run that is made again is simulated unless told."""
+    simulated = RUNS if given.live is None else 0
+    live_ones = LIVE_RUNS if given.runs is None and given.seed is None else 0
+    return (
+        simulated if given.runs is None else given.runs,
+        live_ones if given.live is None else given.live,
+    )
 
 
 if __name__ == "__main__":

@@ -5,20 +5,36 @@ At every delivery    it goes to somebody whose subscriptions, all those named an
 At quiescence        everything that was published while the network was settled has reached everybody who wanted it
                      then; tables are the ideal ones of the core; after the last unsubscription nothing is left.
 
-A violation says what is wrong; who runs the simulation adds how to run it again.
+A violation says what is wrong; who runs the network adds how to run it again. The network may be a simulation, or
+live brokers (`tests/live`): `Network` is what is asked of either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Protocol
 
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter, Pattern
 from catchment.model.notification import Notification
 from catchment.routing.messages import Deliver, DeliverSequence, Wanted
-from catchment.sim.simulation import SimClient, Simulation
+from catchment.sim.network import LinkState
+from catchment.sim.simulation import SimClient
+from catchment.sim.topology import Topology
+
+
+class Network(Protocol):
+    """Clients with what they want and where they are, and the links between brokers."""
+
+    @property
+    def topology(self) -> Topology: ...
+
+    @property
+    def clients(self) -> Mapping[str, SimClient]: ...
+
+    def links_of(self, broker: str) -> Sequence[LinkState]: ...
 
 
 class ViolationError(AssertionError):
@@ -37,12 +53,12 @@ def wanting(client: SimClient, notification: Notification) -> tuple[str, ...]:
     return tuple(sorted(id for id, one in client.wants.items() if matches(one, notification)))
 
 
-def reachable(simulation: Simulation, broker: str) -> set[str]:
+def reachable(network: Network, broker: str) -> set[str]:
     """The brokers that can be reached over usable links."""
     found, waiting = {broker}, [broker]
     while waiting:
         here = waiting.pop()
-        for link in simulation.links_of(here):
+        for link in network.links_of(here):
             other = link.end(here)
             if link.is_usable and other not in found:
                 found.add(other)
@@ -57,7 +73,7 @@ class DeliveryChecker:
 
     needs_advertisements: bool = False
     # The brokers whose clients must get what is published at one.
-    served: Callable[[Simulation, str], set[str]] = reachable
+    served: Callable[[Network, str], set[str]] = reachable
     is_settled: bool = False
     expected: dict[tuple[str, int], dict[str, tuple[str, ...]]] = field(default_factory=dict)
     ever_wanted: dict[tuple[str, str], list[Wanted]] = field(default_factory=dict)
@@ -68,18 +84,18 @@ class DeliveryChecker:
         """Is told of each subscription, also those that are cancelled later."""
         self.ever_wanted.setdefault((identity, id), []).append(wanted)
 
-    def published(self, simulation: Simulation, client: SimClient, notification: Notification) -> None:
+    def published(self, network: Network, client: SimClient, notification: Notification) -> None:
         if not self.is_settled or (self.needs_advertisements and not is_advertised(client, notification)):
             return
         assert notification.source is not None
         assert notification.seq is not None
         assert client.home is not None
-        near = self.served(simulation, client.home)
-        here = [one for one in simulation.clients.values() if one.is_connected and one.home in near]
+        near = self.served(network, client.home)
+        here = [one for one in network.clients.values() if one.is_connected and one.home in near]
         found = {one.identity: ids for one in here if (ids := wanting(one, notification))}
         self.expected[notification.source, notification.seq] = found
 
-    def delivered(self, simulation: Simulation, client: SimClient, delivery: Deliver | DeliverSequence) -> None:
+    def delivered(self, network: Network, client: SimClient, delivery: Deliver | DeliverSequence) -> None:
         self.delivered_count += 1
         if isinstance(delivery, DeliverSequence):
             self._check_sequence(client, delivery)
@@ -108,10 +124,10 @@ class DeliveryChecker:
                 return
         raise ViolationError(f"{who} got {delivery.notifications!r} for {id}, which it does not complete")
 
-    def at_quiescence(self, simulation: Simulation) -> None:
+    def at_quiescence(self, network: Network) -> None:
         for (source, seq), awaited in self.expected.items():
             for identity in awaited:
-                client = simulation.clients[identity]
+                client = network.clients[identity]
                 if client.is_connected and not client.is_suspended:
                     raise ViolationError(f"{identity} did not get number {seq} of {source}, which it wants")
         self.expected.clear()
@@ -132,12 +148,12 @@ def _completes(pattern: Pattern, notifications: tuple[Notification, ...]) -> boo
     return in_time and of_one_key and matching
 
 
-def side_of(simulation: Simulation, broker: str, without: str) -> set[str]:
+def side_of(network: Network, broker: str, without: str) -> set[str]:
     """The brokers that can be reached from one without going through a neighbor of it."""
     found, waiting = {broker}, [broker]
     while waiting:
         here = waiting.pop()
-        for link in simulation.links_of(here):
+        for link in network.links_of(here):
             other = link.end(here)
             if link.is_usable and other not in found and other != without:
                 found.add(other)
@@ -145,11 +161,11 @@ def side_of(simulation: Simulation, broker: str, without: str) -> set[str]:
     return found
 
 
-def wants_at(simulation: Simulation, brokers: Iterable[str]) -> Mapping[str, list[Wanted]]:
+def wants_at(network: Network, brokers: Iterable[str]) -> Mapping[str, list[Wanted]]:
     """What the connected clients at some brokers want, by identity."""
     chosen = set(brokers)
     return {
         one.identity: list(one.wants.values())
-        for one in simulation.clients.values()
+        for one in network.clients.values()
         if one.is_connected and one.home in chosen
     }

@@ -17,15 +17,15 @@ from catchment.routing.siena.acyclic import AcyclicCore
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.base import SienaCore
 from catchment.routing.siena.delegating import DelegatingCore
+from catchment.routing.siena.gateway import hybrid_core
 from catchment.routing.siena.general import GeneralCore
 from catchment.routing.siena.hierarchical import HierarchicalCore
 from catchment.routing.siena.merging import LinkPolicy, Merging, MergingCore
-from catchment.sim.checkers import reachable
+from catchment.sim.checkers import Network, reachable
 from catchment.sim.hybrid import (
     as_hybrid,
     clusters_in_acyclic,
     hierarchies_in_general,
-    hybrid_core,
     random_hybrid,
     three_deep,
 )
@@ -72,7 +72,7 @@ class Core:
     # What is left when nobody wants anything.
     leftovers: Tables = leftovers
     # The brokers whose clients must get what is published at one.
-    served: Callable[[Simulation, str], set[str]] = reachable
+    served: Callable[[Network, str], set[str]] = reachable
     # It tells its neighbors Interest and Advertised, hop by hop, which may be merged.
     can_merge: bool = False
 

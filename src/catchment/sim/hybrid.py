@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from catchment.errors import InputError, shown
-from catchment.routing.siena.base import SienaCore
-from catchment.routing.siena.gateway import INNER, KINDS, GatewayCore, Kind, Membership, unit_core
+from catchment.routing.siena.gateway import INNER, KINDS, Kind, Membership
 from catchment.sim.topology import Link, Topology, line, random_network, random_tree, ring
 
 _NAMES: Final = "abcdefghijklmnopqrstuvwxyz"
@@ -90,10 +89,6 @@ def as_hybrid(topology: Topology) -> HybridTopology:
     if isinstance(topology, HybridTopology):
         return topology
     return HybridTopology(topology.brokers, topology.links, (Unit("all", "general", topology.brokers),))
-
-
-def hybrid_core(name: str, memberships: Sequence[Membership]) -> SienaCore | GatewayCore:
-    return GatewayCore(name, memberships) if len(memberships) > 1 else unit_core(name, memberships[0])
 
 
 # --- building -----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from catchment.routing.siena.base import SienaCore
 from catchment.routing.siena.general import GeneralCore
 from catchment.routing.siena.hierarchical import HierarchicalCore
 from catchment.routing.wanted import filters_for
-from catchment.sim.checkers import reachable, side_of, wants_at
+from catchment.sim.checkers import Network, reachable, side_of, wants_at
 from catchment.sim.network import LinkState
 from catchment.sim.simulation import Simulation
 
@@ -100,10 +100,10 @@ def centralized_tables(simulation: Simulation) -> Iterator[str]:
                     yield f"{broker} has {core.registry.of(origin)} of {origin}, it should have {wanted}"
 
 
-def served_centrally(simulation: Simulation, broker: str) -> set[str]:
+def served_centrally(network: Network, broker: str) -> set[str]:
     """The brokers whose clients get what is published at one: without the center nobody does."""
-    near = reachable(simulation, broker)
-    return near if simulation.topology.brokers[0] in near else set()
+    near = reachable(network, broker)
+    return near if network.topology.brokers[0] in near else set()
 
 
 def filters_wanted(simulation: Simulation, brokers: Iterable[str]) -> list[Filter]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, assert_never
+from typing import Final, Protocol, assert_never
 
 from catchment.errors import LimitError
 from catchment.model.filter import Advertisement, Filter, Pattern
-from catchment.sim.checkers import DeliveryChecker, ViolationError
+from catchment.model.notification import Notification
+from catchment.model.values import Value
+from catchment.routing.messages import Time, Wanted
+from catchment.sim.checkers import DeliveryChecker, Network, ViolationError
 from catchment.sim.conformance import CORES, NETWORKS, QUALITIES, RUN_OCCURRENCES_MAX, Core, Run
 from catchment.sim.network import Quality
 from catchment.sim.scripts import (
@@ -87,87 +90,141 @@ def _tried(
         occurrences_max=RUN_OCCURRENCES_MAX,
     )
     try:
-        for step in script:
-            if step.after:
-                simulation.advance(step.after)
-            _watch(step.doing, simulation, sequences)
-            _do(step.doing, simulation, checker, core)
-            if sequences.watched:
-                simulation.settle()
-                sequences.at_quiescence()
+        Player(simulation, checker, sequences, lambda: _wrong(simulation, core)).play(script)
     except (ViolationError, LimitError) as problem:
         return str(problem), simulation, checker
     return None, simulation, checker
 
 
-def _watch(doing: Doing, simulation: Simulation, sequences: SequenceChecker) -> None:
-    """Before a step: which patterns it leaves fresh, and whether they are watched."""
-    match doing:
-        case Subscribes() if doing.is_pattern and simulation.is_quiescent:
-            sequences.watched.clear()
-            sequences.fresh[doing.client, doing.id] = Pattern(doing.wanted)
-        case Watches():
-            simulation.settle()
-            sequences.watch(simulation)
-        case Publishes():
-            sequences.fresh.clear()
-        case _:
-            sequences.watched.clear()
-            sequences.fresh.clear()
-
-
-def _do(doing: Doing, simulation: Simulation, checker: DeliveryChecker, core: Core) -> None:
-    if checker.is_settled and not isinstance(doing, Publishes):
-        # What was published is wanted by those who wanted it then: it arrives before anything changes.
-        simulation.settle()
-        checker.at_quiescence(simulation)
-        checker.is_settled = False
-    match doing:
-        case Connect():
-            simulation.connect(doing.client, doing.broker)
-        case Disconnect():
-            simulation.disconnect(doing.client)
-        case Subscribes():
-            wanted = Pattern(doing.wanted) if doing.is_pattern else Filter(doing.wanted)
-            checker.wanted(doing.client, doing.id, wanted)
-            simulation.subscribe(doing.client, doing.id, wanted)
-        case Cancels():
-            simulation.cancel(doing.client, doing.id)
-        case Unsubscribes():
-            simulation.unsubscribe(doing.client, Filter(doing.filter))
-        case Advertises():
-            simulation.advertise(doing.client, Advertisement(doing.advertisement))
-        case Unadvertises():
-            simulation.unadvertise(doing.client, Advertisement(doing.advertisement))
-        case Suspends():
-            simulation.suspend(doing.client)
-        case Resumes():
-            simulation.resume(doing.client)
-        case Publishes():
-            simulation.publish(doing.client, dict(doing.attributes))
-        case Cuts():
-            simulation.cut(doing.one, doing.other)
-        case Heals():
-            simulation.heal(doing.one, doing.other)
-        case Crashes():
-            simulation.crash(doing.broker)
-        case Restarts():
-            simulation.restart(doing.broker)
-        case Settles() | Watches():
-            _settle(simulation, checker, core)
-        case _:
-            assert_never(doing)
-
-
-def _settle(simulation: Simulation, checker: DeliveryChecker, core: Core) -> None:
-    simulation.settle()
-    checker.at_quiescence(simulation)
-    wrong = list(core.tables(simulation))
+def _wrong(simulation: Simulation, core: Core) -> Iterator[str]:
+    yield from core.tables(simulation)
     if not any(one.wants for one in simulation.clients.values()):
-        wrong += core.leftovers(simulation)
-    if wrong:
-        raise ViolationError("; ".join(wrong[:SHOWN_MAX]))
-    checker.is_settled = True
+        yield from core.leftovers(simulation)
+
+
+class Playable(Network, Protocol):
+    """A network in which a script can be played: as `Simulation` says, or live."""
+
+    @property
+    def is_quiescent(self) -> bool: ...
+
+    def settle(self) -> None: ...
+
+    def advance(self, duration: Time, /) -> None: ...
+
+    def connect(self, identity: str, broker: str) -> None: ...
+
+    def disconnect(self, identity: str) -> None: ...
+
+    def subscribe(self, identity: str, id: str, wanted: Wanted) -> None: ...
+
+    def cancel(self, identity: str, id: str) -> None: ...
+
+    def unsubscribe(self, identity: str, unwanted: Filter | Pattern) -> None: ...
+
+    def advertise(self, identity: str, advertisement: Advertisement) -> None: ...
+
+    def unadvertise(self, identity: str, advertisement: Advertisement) -> None: ...
+
+    def suspend(self, identity: str) -> None: ...
+
+    def resume(self, identity: str) -> None: ...
+
+    def publish(self, identity: str, attributes: Mapping[str, Value]) -> Notification | None: ...
+
+    def cut(self, one: str, other: str) -> None: ...
+
+    def heal(self, one: str, other: str) -> None: ...
+
+    def crash(self, broker: str) -> None: ...
+
+    def restart(self, broker: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Player:
+    """Plays a script; ViolationError for what must not be. `wrong` says what is wrong inside a settled network."""
+
+    network: Playable
+    checker: DeliveryChecker
+    sequences: SequenceChecker
+    wrong: Callable[[], Iterable[str]]
+
+    def play(self, script: Script) -> None:
+        for step in script:
+            if step.after:
+                self.network.advance(step.after)
+            self._watch(step.doing)
+            self._do(step.doing)
+            if self.sequences.watched:
+                self.network.settle()
+                self.sequences.at_quiescence()
+
+    def _watch(self, doing: Doing) -> None:
+        """Before a step: which patterns it leaves fresh, and whether they are watched."""
+        sequences = self.sequences
+        match doing:
+            case Subscribes() if doing.is_pattern and self.network.is_quiescent:
+                sequences.watched.clear()
+                sequences.fresh[doing.client, doing.id] = Pattern(doing.wanted)
+            case Watches():
+                self.network.settle()
+                sequences.watch(self.network)
+            case Publishes():
+                sequences.fresh.clear()
+            case _:
+                sequences.watched.clear()
+                sequences.fresh.clear()
+
+    def _do(self, doing: Doing) -> None:
+        network, checker = self.network, self.checker
+        if checker.is_settled and not isinstance(doing, Publishes):
+            # What was published is wanted by those who wanted it then: it arrives before anything changes.
+            network.settle()
+            checker.at_quiescence(network)
+            checker.is_settled = False
+        match doing:
+            case Connect():
+                network.connect(doing.client, doing.broker)
+            case Disconnect():
+                network.disconnect(doing.client)
+            case Subscribes():
+                wanted = Pattern(doing.wanted) if doing.is_pattern else Filter(doing.wanted)
+                checker.wanted(doing.client, doing.id, wanted)
+                network.subscribe(doing.client, doing.id, wanted)
+            case Cancels():
+                network.cancel(doing.client, doing.id)
+            case Unsubscribes():
+                network.unsubscribe(doing.client, Filter(doing.filter))
+            case Advertises():
+                network.advertise(doing.client, Advertisement(doing.advertisement))
+            case Unadvertises():
+                network.unadvertise(doing.client, Advertisement(doing.advertisement))
+            case Suspends():
+                network.suspend(doing.client)
+            case Resumes():
+                network.resume(doing.client)
+            case Publishes():
+                network.publish(doing.client, dict(doing.attributes))
+            case Cuts():
+                network.cut(doing.one, doing.other)
+            case Heals():
+                network.heal(doing.one, doing.other)
+            case Crashes():
+                network.crash(doing.broker)
+            case Restarts():
+                network.restart(doing.broker)
+            case Settles() | Watches():
+                self._settle()
+            case _:
+                assert_never(doing)
+
+    def _settle(self) -> None:
+        self.network.settle()
+        self.checker.at_quiescence(self.network)
+        if wrong := list(self.wrong()):
+            raise ViolationError("; ".join(wrong[:SHOWN_MAX]))
+        self.checker.is_settled = True
 
 
 def shrunk(script: Script, fails: Callable[[Script], bool]) -> Script:

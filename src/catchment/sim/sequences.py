@@ -14,8 +14,8 @@ from catchment.model.filter import Pattern
 from catchment.model.monitor import Monitor
 from catchment.model.notification import Notification
 from catchment.routing.messages import Deliver, DeliverSequence
-from catchment.sim.checkers import ViolationError, is_advertised
-from catchment.sim.simulation import SimClient, Simulation
+from catchment.sim.checkers import Network, ViolationError, is_advertised
+from catchment.sim.simulation import SimClient
 
 # The identity and the id of a subscription.
 Subscriber = tuple[str, str]
@@ -26,31 +26,31 @@ Found = list[tuple[Subscriber, tuple[Notification, ...]]]
 class SequenceChecker:
     """`fresh` are patterns that were stated while nothing was under way, and nothing has happened since."""
 
-    served: Callable[[Simulation, str], set[str]]
+    served: Callable[[Network, str], set[str]]
     needs_advertisements: bool = False
     fresh: dict[Subscriber, Pattern] = field(default_factory=dict)
     watched: dict[Subscriber, Monitor] = field(default_factory=dict)
     expected: Found = field(default_factory=list)
     found: Found = field(default_factory=list)
 
-    def watch(self, simulation: Simulation) -> None:
+    def watch(self, network: Network) -> None:
         for (identity, id), pattern in self.fresh.items():
-            client = simulation.clients[identity]
+            client = network.clients[identity]
             if client.is_connected and not client.is_suspended and client.wants.get(id) == pattern:
                 self.watched[identity, id] = Monitor(pattern)
 
-    def published(self, simulation: Simulation, client: SimClient, notification: Notification) -> None:
+    def published(self, network: Network, client: SimClient, notification: Notification) -> None:
         assert client.home is not None
         assert notification.time is not None
         if not self.watched or (self.needs_advertisements and not is_advertised(client, notification)):
             return
-        near = self.served(simulation, client.home)
+        near = self.served(network, client.home)
         for subscriber, monitor in self.watched.items():
-            if simulation.clients[subscriber[0]].home in near:
+            if network.clients[subscriber[0]].home in near:
                 sequences = monitor.on_notification(notification, notification.time)
                 self.expected += [(subscriber, tuple(one.notification for one in found)) for found in sequences]
 
-    def delivered(self, simulation: Simulation, client: SimClient, delivery: Deliver | DeliverSequence) -> None:
+    def delivered(self, network: Network, client: SimClient, delivery: Deliver | DeliverSequence) -> None:
         if isinstance(delivery, DeliverSequence) and (client.identity, delivery.subscription) in self.watched:
             self.found.append(((client.identity, delivery.subscription), delivery.notifications))
 

@@ -1,0 +1,121 @@
+"""A live client at one broker, from when it comes there until it leaves.
+
+What it is asked it does one thing after the other, while the run goes on. If its broker is killed under it, it does
+what was lost again once it is back, as an application would; but what it published is then lost or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from catchment.client import Client, ConnectionLostError, connect
+from catchment.errors import CatchmentError
+from catchment.model.notification import Notification
+from catchment.routing.messages import Client as Handler
+from catchment.routing.messages import Deliver, DeliverSequence
+from catchment.sim.simulation import SimClient
+
+Work = Callable[[Client], Awaitable[object]]
+Delivered = Callable[[SimClient, Deliver | DeliverSequence], None]
+# Between two attempts to connect to a broker that is not there yet.
+ATTEMPT_S = 0.005
+
+
+class Visit:
+    """`record` says what the client wants; `delivered` is told of what it gets."""
+
+    def __init__(self, url: str, record: SimClient, is_up: asyncio.Event, delivered: Delivered) -> None:
+        self._url = url
+        self._record = record
+        self._is_up = is_up
+        self._delivered = delivered
+        self._asked: asyncio.Queue[tuple[Work, bool]] = asyncio.Queue()
+        self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._undone = 0
+        self._worker = asyncio.ensure_future(self._work())
+        self._reader: asyncio.Task[None] | None = None
+        for advertisement in record.advertisements:
+            self.ask(lambda client, one=advertisement: client.advertise(one))  # type: ignore[misc]
+        for id, wanted in record.wants.items():
+            self.ask(lambda client, id=id, wanted=wanted: client.subscribe(wanted, id=id))  # type: ignore[misc]
+
+    def ask(self, work: Work) -> None:
+        """To be done in its turn, and again if the connection is lost meanwhile."""
+        self._put(work, is_repeated=True)
+
+    def publish(self, notification: Notification, is_acknowledged: bool) -> None:
+        ack = "accepted" if is_acknowledged else "none"
+        self._put(lambda client: client.publish(notification, ack=ack), is_repeated=False)  # type: ignore[arg-type]
+
+    def _put(self, work: Work, is_repeated: bool) -> None:
+        self._undone += 1
+        self._asked.put_nowait((work, is_repeated))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is there and has done what it was asked."""
+        return self._opened.done() and self._undone == 0
+
+    async def drained(self) -> None:
+        """All is done, the broker has had all that was sent to it, and all that it has sent until then has come."""
+        while True:
+            await self._asked.join()
+            with suppress(ConnectionLostError):
+                await (await self._opened).look()
+                return
+            await asyncio.sleep(ATTEMPT_S)
+
+    async def leave(self) -> None:
+        self._worker.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._worker
+        if self._reader is not None:
+            client = self._opened.result()
+            await client.close()
+            # Not before: while it closes, something may come still.
+            self._record.seen = client.seen
+            # What had come already is read.
+            await self._reader
+
+    async def _work(self) -> None:
+        client = await self._open()
+        self._reader = asyncio.ensure_future(self._read(client))
+        self._opened.set_result(client)
+        while True:
+            work, is_repeated = await self._asked.get()
+            await self._do(client, work, is_repeated)
+            self._undone -= 1
+            self._asked.task_done()
+
+    async def _open(self) -> Client:
+        while True:
+            await self._is_up.wait()
+            with suppress(ConnectionLostError):
+                client: Client = await connect(self._url, identity=self._record.identity, seen=self._record.seen)
+                return client
+            await asyncio.sleep(ATTEMPT_S)
+
+    async def _do(self, client: Client, work: Work, is_repeated: bool) -> None:
+        while True:
+            try:
+                await work(client)
+                return
+            except ConnectionLostError:
+                if not is_repeated:
+                    return
+                await asyncio.sleep(0)
+            except CatchmentError as problem:
+                self._record.refused.append(problem)
+                return
+
+    async def _read(self, client: Client) -> None:
+        record = self._record
+        async for found in client:
+            handler = Handler(record.identity)
+            if len(found.notifications) > 1:
+                sequence = DeliverSequence(handler, found.identity, found.notifications, found.subscriptions[0])
+                self._delivered(record, sequence)
+            else:
+                self._delivered(record, Deliver(handler, found.identity, found.notification, found.subscriptions))
