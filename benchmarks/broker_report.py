@@ -8,15 +8,15 @@ from typing import Any
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
-def write_report(results: list[dict[str, Any]], runs: int) -> None:
+def write_report(results: list[dict[str, Any]], command: str, runs: int) -> None:
     RESULTS.mkdir(exist_ok=True)
     cases = list(dict.fromkeys(one["case"] for one in results))
     rows = [
         "# A live broker under load",
         "",
-        f"`./dev bench broker`: median of {runs} runs, least and most in brackets; every peer in the same run, on two",
-        "cores that broker, publisher and subscribers share, with Python clients. Times mean little; ratios are to",
-        "compare. Latency is at half of the measured rate.",
+        f"`{command}`, runs of each: {runs}. The median, least and most in brackets; every peer in the same run, on",
+        "two cores that broker, publisher and subscribers share, with Python clients. Times mean little; ratios are to",
+        "compare. Latency is at half of the measured rate, after the first fifth.",
         "",
         "| case | broker | notifications/s | deliveries/s | p50 ms | p99 ms | Catchment is |",
         "|---|---|--:|--:|--:|--:|--:|",
