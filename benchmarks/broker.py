@@ -7,8 +7,8 @@
 Debian's rabbitmq-server, nats-server and mosquitto are started by this; what is not installed is left out and said.
 One publisher and the subscribers run in processes of their own, with Python clients for all; notifications are of three
 attributes and 200 bytes of payload. The rate is from the first publication to the last delivery. Latency is at half of
-the rate that was measured, after the first fifth. The crowd are subscriptions to other symbols: with NATS and Mosquitto,
-other topics.
+the rate that was measured, after the first fifth. The crowd are subscriptions to other symbols: with NATS and
+Mosquitto, other topics.
 """
 
 from __future__ import annotations
