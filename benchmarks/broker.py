@@ -7,7 +7,7 @@
 Debian's rabbitmq-server, nats-server and mosquitto are started by this; what is not installed is left out and said.
 One publisher and the subscribers run in processes of their own, with Python clients for all; notifications are of three
 attributes and 200 bytes of payload. The rate is from the first publication to the last delivery. Latency is at half of
-the rate that was measured, after the first fifth. The crowd are subscriptions to other symbols: with NATS and
+the rate that was measured. The crowd are subscriptions to other symbols: with NATS and
 Mosquitto, other topics.
 """
 
@@ -178,7 +178,7 @@ def is_possible(peer: str, crowd: int, hops: int) -> bool:
 def run_case(peer: str, case: tuple[str, int, int, int, int], runs: int, share: float) -> dict[str, Any]:
     name, count, fan_out, crowd, hops = case
     count = int(count_for(peer, count, crowd) * share)
-    rates, p50s, p99s = [], [], []
+    rates, p50s, p99s, later_p99s = [], [], [], []
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as directory:
         for _ in range(runs):
             with running(peer, hops, Path(directory)) as addresses:
@@ -187,13 +187,15 @@ def run_case(peer: str, case: tuple[str, int, int, int, int], runs: int, share: 
             with running(peer, hops, Path(directory)) as addresses:
                 paced = Load(max(200, count // 4), fan_out, crowd, rate / 2)
                 _, received = measured(peer, paced, addresses)
-                # After the first fifth: an index is built with the first notification that is matched against it.
-                marks = quantiles(received.latencies[len(received.latencies) // 5 :], n=100)
+                marks = quantiles(received.latencies, n=100)
                 p50s.append(marks[49] * 1e3)
                 p99s.append(marks[98] * 1e3)
+                # Both are reported: the first deliveries are slower, and it was not looked into why.
+                later = received.latencies[len(received.latencies) // 5 :]
+                later_p99s.append(quantiles(later, n=100)[98] * 1e3)
     return {
         "case": name, "peer": peer, "fan_out": fan_out, "rate": median(rates), "least": min(rates), "most": max(rates),
-        "p50_ms": median(p50s), "p99_ms": median(p99s),
+        "p50_ms": median(p50s), "p99_ms": median(p99s), "later_p99_ms": median(later_p99s),
     }  # fmt: skip
 
 
@@ -229,7 +231,8 @@ def _line(found: dict[str, Any], results: list[dict[str, Any]]) -> str:
     deliveries = f"{found['rate'] * found['fan_out']:10,.0f}/s delivered"
     return (
         f"{found['case']:22} {found['peer']:10} {found['rate']:10,.0f}/s ({found['least']:,.0f}-{found['most']:,.0f})"
-        f"{deliveries} p50 {found['p50_ms']:.2f} ms p99 {found['p99_ms']:.2f} ms {ratio}"
+        f"{deliveries} p50 {found['p50_ms']:.2f} ms p99 {found['p99_ms']:.2f} ms"
+        f" (after the first fifth {found['later_p99_ms']:.2f}) {ratio}"
     )
 
 
