@@ -94,6 +94,8 @@ def test_changes_interleaved(case, data):
             gone = data.draw(st.sampled_from(sorted(living)))
             found.remove(gone)
             del living[gone]
+        if data.draw(st.booleans()):
+            found.prepare()
         one = data.draw(st.sampled_from(notifications))
         assert found.match(one) == expected(living, one)
         assert list(found.match_batch([one, one])) == [expected(living, one)] * 2

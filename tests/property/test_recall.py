@@ -21,6 +21,7 @@ def limits(request, monkeypatch):
     if request.param == "small":
         monkeypatch.setattr(recall, "CONTENTS_MAX", 2)
         monkeypatch.setattr(recall, "FOUND_MAX", 1)
+        monkeypatch.setattr(recall, "USED_IDS_MAX", 3)
         monkeypatch.setattr(recall, "TRIAL", 3)
         monkeypatch.setattr(recall, "REST_TRIALS", 1)
 
@@ -33,7 +34,8 @@ def scripts(draw):
     plain = [{name: value for name, value in one.items() if name[0] != "$"} for one in contents]
     notifications = st.builds(Notification, st.sampled_from(plain), source=st.sampled_from("ab"), seq=st.integers(1, 2))
     toggles = st.sampled_from(range(len(expressions)))
-    steps = draw(st.lists(toggles | st.lists(notifications, min_size=1, max_size=4), min_size=1, max_size=20))
+    batches = st.lists(notifications, min_size=1, max_size=4)
+    steps = draw(st.lists(toggles | batches | st.just("prepare"), min_size=1, max_size=20))
     return expressions, steps
 
 
@@ -45,6 +47,9 @@ def test_recalls_what_the_oracle_finds(script, by_group):
         if isinstance(step, list):
             wanted = [[i for i in sorted(held) if oracle.truth(expressions[i], one.matched) is True] for one in step]
             assert matcher.found(step) == wanted
+            assert matcher._by_ids_size == sum(len(one) + 1 for one in matcher._by_ids) <= recall.USED_IDS_MAX
+        elif step == "prepare":
+            matcher.prepare()
         elif step in held:
             held.remove(step)
             matcher.remove(step)

@@ -145,6 +145,15 @@ def test_a_delivery_whose_notification_was_encoded_before(message):
     assert made == frame(message)
 
 
+def test_a_notification_may_end_before_its_id_and_its_payload():
+    fields = [{"x": 1}, "me", 7, None, "n1", b"body"]
+    for count in (4, 5, 6):
+        body = msgspec.msgpack.encode(["Publish", 0, [fields[:count]]])
+        (found,) = wire.Decoder(wire.ToBroker).feed(len(body).to_bytes(4, "big") + body)
+        (one,) = found.notifications
+        assert (one.seq, one.id, one.payload) == (7, "n1" if count > 4 else None, b"body" if count > 5 else b"")
+
+
 @given(st.lists(notifications, max_size=20), st.integers(1, 5))
 def test_pieces_are_the_batch(batch, count_max):
     found = list(wire.pieces(batch, lambda one: one, count_max))

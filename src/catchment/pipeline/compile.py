@@ -22,7 +22,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from catchment.errors import InputError, LimitError
+from catchment.errors import InputError, LimitError, UnavailableError
 from catchment.pipeline.graph import write_graph
 from catchment.pipeline.index import Draft, Index, begin, discard, open_index, publish
 from catchment.pipeline.parse import CATALOGUE, EXPIRED, LIVE, noted, parsed
@@ -127,6 +127,11 @@ def _staged(spark: SparkSession, df: DataFrame, draft: Draft, name: str) -> Data
     """A table of the draft, written and read back."""
     place = draft.directory / name
     df.write.parquet(address(place))
+    if not place.is_dir():
+        raise UnavailableError(
+            f"Spark wrote {place} where this process does not see it: an index lies at a path that the driver, all "
+            "workers and, with Spark Connect, the client share"
+        )
     return spark.read.schema(df.schema).parquet(reading(place))
 
 

@@ -22,7 +22,7 @@ from catchment.model.explanation import explain
 from catchment.model.filter import Filter
 from catchment.pipeline.index import Index, open_index
 from catchment.pipeline.match import SUBSCRIPTION, AnyIndex, _numbered
-from catchment.pipeline.schema import AttributeColumn, attributes_of, notifications_of
+from catchment.pipeline.schema import AttributeColumn, MapColumn, matched_columns, notifications_of
 
 # Each is explained against each row, one by one.
 EXPLAINED_MAX: Final = 100
@@ -46,7 +46,7 @@ def match_explained(
     if taken := [one.name for one in _FOUND if one.name in notifications.columns]:
         raise InputError(f"there is a column {taken[0]} already: drop or rename it")
     numbers = {name: f"c{number}" for number, name in enumerate(notifications.columns)}
-    columns = [replace(one, column=numbers[one.column]) for one in attributes_of(notifications.schema, attributes)]
+    columns = [replace(one, column=numbers[one.column]) for one in matched_columns(notifications.schema, attributes)]
     rows = _Explained(filters_of(open_index(index), ids), tuple(columns), tuple(notifications.columns))
     return _numbered(notifications).mapInArrow(rows, StructType([*notifications.schema.fields, *_FOUND]))
 
@@ -73,7 +73,7 @@ class _Explained:
     """For mapInArrow: each row once for each filter."""
 
     filters: dict[str, Filter | Cesql]
-    columns: tuple[AttributeColumn, ...]
+    columns: tuple[AttributeColumn | MapColumn, ...]
     names: tuple[str, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -55,6 +55,7 @@ from catchment.pipeline.graph_parts import (
     skeleton_matcher,
     skeleton_of,
 )
+from catchment.pipeline.session import parallelism
 
 Array = np.ndarray[Any, Any]
 # So many distinct filters make a part, which one task holds as rows: about a kilobyte each while it does.
@@ -94,7 +95,7 @@ def write_graph(live: DataFrame, directory: Path, filters: int) -> dict[str, int
     spark, scratch = live.sparkSession, directory / "graph"
     given = live.select(*CODED.names[:4]).mapInArrow(coded, from_arrow_schema(CODED))
     try:
-        return _written(spark, given, scratch, directory, parts_for(filters, spark.sparkContext.defaultParallelism))
+        return _written(spark, given, scratch, directory, parts_for(filters, parallelism(spark)))
     except TooManyPairs as limit:
         for name in (FILTERS, EDGES, REDUCED):
             shutil.rmtree(directory / name, ignore_errors=True)

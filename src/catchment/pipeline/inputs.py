@@ -28,11 +28,14 @@ from catchment.pipeline import decoders, wide
 from catchment.pipeline.decoders import Decoder, Item, SubscriptionRow
 from catchment.pipeline.schema import (
     COLUMNS_MAX,
+    ENVELOPE_FIELDS,
+    FOLDED,
     REJECTS,
     SUBSCRIPTIONS,
     AttributeColumn,
     attribute_columns,
     declared_columns,
+    folded_arrays,
     notification_arrays,
     notification_schema,
     refuse_case_twins,
@@ -77,23 +80,27 @@ def read_notifications(
     types: Mapping[str, Type | str] | None = None,
     options: Mapping[str, str] | None = None,
     counted: Observation | None = None,
+    as_map: bool = False,
 ) -> Input:
     """Notifications as wide columns. `types` declares the attributes: CSV needs that, JSON is then read only once,
     and an attribute that is not declared, or of another type, makes its row a reject. `counted` is told `rejected`
-    when the rows have been read to the end, unless the result says it."""
+    when the rows have been read to the end, unless the result says it.
+
+    `as_map` puts attributes into one column `attributes`, a map, or leaves them there (columns of Parquet stay): for
+    names by the thousand. JSON is then read once in any case. `match` takes both."""
     if format == "parquet":
-        return Input(*wide.split(_parquet(spark, path, counted)))
+        return Input(*wide.split(_parquet(spark, path, counted, as_map)))
     named = {name: type_named(kind) for name, kind in (types or {}).items()}
     if format == "csv":
         if types is None:
             raise InputError("CSV does not say what is a number: declare the types of its columns")
         records, header = _csv_records(spark, path, options or {})
         cells = decoders.NotificationCells(decoders.cell_types(header, named))
-        return _notifications(records, cells, declared_columns(named), counted=counted)
+        return _notifications(records, cells, declared_columns(named), None, counted, as_map)
     records = _whole_files(spark, path) if format == "cloudevents" else _lines(spark, path)
     decoder = NOTIFICATION_DECODERS[format]
-    if types is not None:
-        return _notifications(records, decoder, declared_columns(named), counted=counted)
+    if types is not None or as_map:
+        return _notifications(records, decoder, declared_columns(named) if types else None, None, counted, as_map)
     columns, rejected = _discovered(records, decoder)
     return _notifications(records, decoder, columns, rejected)
 
@@ -220,17 +227,20 @@ def _place_arrays(found: list[_Placed[T]]) -> list[pa.Array]:
 
 @dataclass(frozen=True)
 class NotificationRows:
-    """For mapInArrow: wide columns and the place of each row."""
+    """For mapInArrow: wide columns, or a map, and the place of each row. Attributes that are not among the columns
+    are refused where those are all there may be."""
 
     decode: Decoder[Notification]
     columns: tuple[AttributeColumn, ...]
     closed: bool
+    as_map: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         known = frozenset((one.name, one.type) for one in self.columns)
         for decoded in _decoded(batches, self.decode):
             found = [_declared(one, known) for one in decoded] if self.closed else decoded
-            arrays = notification_arrays([one.item.value for one in found], self.columns)
+            values = [one.item.value for one in found]
+            arrays = folded_arrays(values) if self.as_map else notification_arrays(values, self.columns)
             names = [*arrays, *(field.name for field in PLACES)]
             yield pa.RecordBatch.from_arrays([*arrays.values(), *_place_arrays(found)], names)
 
@@ -309,13 +319,15 @@ def _discovered(records: DataFrame, decode: Decoder[Notification]) -> tuple[tupl
 def _notifications(
     records: DataFrame,
     decode: Decoder[Notification],
-    columns: tuple[AttributeColumn, ...],
+    columns: tuple[AttributeColumn, ...] | None,
     rejected: int | None = None,
     counted: Observation | None = None,
+    as_map: bool = False,
 ) -> Input:
-    schema = notification_schema(columns)
+    """`columns` are all that are declared, unless the number of rejects is known; None where none are."""
+    schema = StructType([*ENVELOPE_FIELDS, FOLDED]) if as_map else notification_schema(columns or ())
     refuse_case_twins(records.sparkSession, schema)
-    rows = NotificationRows(decode, columns, rejected is None)
+    rows = NotificationRows(decode, columns or (), rejected is None and columns is not None, as_map)
     decoded = records.mapInArrow(rows, StructType([*schema.fields, *PLACES]))
     counting = decoded if counted is None else decoded.observe(counted, _rejected(F.col(REASON)))
     good = counting.where(F.col(REASON).isNull()).drop(*(field.name for field in PLACES))
@@ -326,8 +338,8 @@ def _rejected(reason: Column) -> Column:
     return F.count_if(reason.isNotNull()).alias(_REJECTED)
 
 
-def _parquet(spark: SparkSession, path: str | list[str], counted: Observation | None) -> DataFrame:
-    found = wide.from_parquet(spark, path)
+def _parquet(spark: SparkSession, path: str | list[str], counted: Observation | None, as_map: bool) -> DataFrame:
+    found = wide.from_parquet(spark, path, as_map)
     if counted is None:
         return found
     schema = StructType([one for one in found.schema.fields if one.name not in (FILE, ROW)])

@@ -1,7 +1,9 @@
 """Notifications matched against an index: each row with the ids of the subscriptions that match it.
 
 Workers memory-map the shards of one version, fixed when the job is planned: an index that changes meanwhile is for
-the next job. A batch of rows goes to every shard as Arrow columns; ids of all shards are merged, sorted.
+the next job. A batch of rows is made ready once for all shards, and matched in pieces; ids of all shards are merged,
+sorted. Attributes are columns, or the keys of one column `attributes`, a map: for names by the thousand, of which a
+row has ten, that takes Spark a twentieth of the time.
 
 A row that is no notification (a float that is NaN, an attribute with values of two types) stops nothing: its
 `subscriptions` are null, where those of a notification that nobody asked for are empty.
@@ -12,7 +14,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,12 +25,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
 from catchment.errors import InputError, LimitError
-from catchment.matching import Matcher
+from catchment.matching import Encoded, Matcher, Matches
 from catchment.matching.lists import LIST_BYTES_MAX, Words, words_of
 from catchment.pipeline.index import Index, open_index
 from catchment.pipeline.parse import LIVE
-from catchment.pipeline.pieces import Piece
-from catchment.pipeline.schema import AttributeColumn, attributes_of, col
+from catchment.pipeline.schema import AttributeColumn, col, matched_columns
 
 Array = np.ndarray[Any, Any]
 SUBSCRIPTIONS: Final = "subscriptions"
@@ -89,7 +90,7 @@ def match_counts(notifications: DataFrame, index: AnyIndex, attributes: Sequence
         partial = scattered.counts_scattered(notifications, opened, attributes, shards)
     else:
         job = _job(notifications, opened, attributes)
-        needed = _numbered(notifications).select(*(one.column for one in job.columns))
+        needed = _numbered(notifications).select(*(column for column, _ in job.columns))
         partial = needed.mapInArrow(_Counts(job), COUNTS)
     return partial.groupBy(SUBSCRIPTION).agg(F.sum("count").alias("count"))
 
@@ -100,7 +101,7 @@ def match_counts(notifications: DataFrame, index: AnyIndex, attributes: Sequence
 @dataclass(frozen=True)
 class _Job:
     shards: tuple[str, ...]
-    columns: tuple[AttributeColumn, ...]
+    columns: tuple[tuple[str, str], ...]  # column, and the attribute it holds
     rows: int
 
     def found(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, pa.ListArray]]:
@@ -108,22 +109,26 @@ class _Job:
         shards = _opened(self.shards)
         size = min(self.rows, ROWS_MIN)
         for batch in batches:
-            whole, start = Piece.of(batch, self.columns), 0
-            while start < len(whole):
-                rows, count = min(size, len(whole) - start), 0
-                for piece, ids in _pieces(whole.slice(start, rows), shards):
+            ready, start = self.ready(batch), 0
+            while start < len(ready):
+                rows, count = min(size, len(ready) - start), 0
+                for ids in _lists(ready.slice(start, rows), shards):
                     count += len(ids.values)
-                    yield piece.batch, ids
-                start += rows
+                    yield batch.slice(start, len(ids)), ids
+                    start += len(ids)
                 size = min(max(PIECE_MATCHES * rows // max(1, count), ROWS_MIN), self.rows)
+
+    def ready(self, batch: pa.RecordBatch) -> Encoded:
+        return Encoded.of_columns([(name, batch.column(column)) for column, name in self.columns], batch.num_rows)
 
 
 def _job(notifications: DataFrame, index: AnyIndex, attributes: Sequence[str] | None) -> _Job:
     opened = open_index(index)
     rows = MATCHES_MAX // max(1, opened.counts[LIVE])
     numbers = {name: f"c{number}" for number, name in enumerate(notifications.columns)}
-    columns = [replace(one, column=numbers[one.column]) for one in attributes_of(notifications.schema, attributes)]
-    return _Job(opened.shard_paths, tuple(columns), min(max(rows, ROWS_MIN), ROWS_MAX))
+    found = matched_columns(notifications.schema, attributes)
+    columns = tuple((numbers[one.column], one.name if isinstance(one, AttributeColumn) else "") for one in found)
+    return _Job(opened.shard_paths, columns, min(max(rows, ROWS_MIN), ROWS_MAX))
 
 
 def _numbered(notifications: DataFrame) -> DataFrame:
@@ -145,13 +150,16 @@ class Shards:
         assert words is not None
         return cls(matchers, words)
 
-    def ids(self, rows: Any) -> pa.ListArray | None:
-        """For each row, as `match_batch` takes them, the ids from all shards, sorted; None where they are too many for
-        one batch."""
+    def ids(self, rows: Encoded) -> pa.ListArray | None:
+        """For each row the ids from all shards, sorted, null for a bad one; None where they are too many for one
+        batch."""
         found = [one.match_batch(rows) for one in self.matchers]
         if sum(len(one.ids) for one in found) > BATCH_MATCHES_MAX and len(rows) > 1:
             return None  # before the work of writing them
-        return self.words.lists(found)
+        ids = self.words.lists(found)
+        if ids is None or not rows.bad.any():
+            return ids
+        return pa.ListArray.from_arrays(ids.offsets, ids.values, mask=pa.array(rows.bad))
 
 
 _OPENED: OrderedDict[tuple[tuple[str, int, int], ...], Shards] = OrderedDict()
@@ -192,11 +200,11 @@ class _Counts:
         sizes = [sum(map(len, one.match_batch([]).tables)) for one in shards.matchers]
         counts = [np.zeros(size, np.int64) for size in sizes]
         for batch in batches:
-            whole = Piece.of(batch, self.job.columns)
-            for start in range(0, len(whole), self.job.rows):
-                for _, rows in whole.slice(start, self.job.rows).groups():
-                    for i, matcher in enumerate(shards.matchers):
-                        counts[i] += np.bincount(matcher.match_batch(rows).ids, minlength=sizes[i])
+            ready = self.job.ready(batch)
+            for start in range(0, len(ready), self.job.rows):
+                rows = ready.slice(start, self.job.rows)
+                for i, matcher in enumerate(shards.matchers):
+                    counts[i] += np.bincount(_good_ids(matcher.match_batch(rows), rows.bad), minlength=sizes[i])
         yield from _count_batches(np.concatenate(counts), shards.words)
 
 
@@ -208,42 +216,18 @@ def _count_batches(counts: Array, words: Words) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(columns, COUNTS.names)
 
 
-# --- one piece of a batch -----------------------------------------------------------------------
+def _good_ids(found: Matches, bad: Array) -> Array:
+    return found.ids[~np.repeat(bad, found.counts)] if bad.any() else found.ids
 
 
-def _pieces(piece: Piece, shards: Shards) -> Iterator[tuple[Piece, pa.ListArray]]:
-    """A piece and its ids; in parts where one Arrow batch could not hold them."""
-    good, ids = _matched_ids(piece, shards)
+def _lists(rows: Encoded, shards: Shards) -> Iterator[pa.ListArray]:
+    """Ids for each row; in parts where one Arrow batch could not hold them."""
+    ids = shards.ids(rows)
     if ids is not None:
-        yield piece, ids if good is None else ids.take(good)
+        yield ids
         return
-    if len(piece) == 1:
+    if len(rows) == 1:
         raise LimitError("LIST_BYTES_MAX", LIST_BYTES_MAX, "one notification with longer ids", "use shorter ids")
-    half = len(piece) // 2
-    yield from _pieces(piece.slice(0, half), shards)
-    yield from _pieces(piece.slice(half, len(piece) - half), shards)
-
-
-def _matched_ids(piece: Piece, shards: Shards) -> tuple[pa.Array | None, pa.ListArray | None]:
-    """Lists of ids, and for each row which of the lists is its own (null for a row that is no notification; None
-    where they are in order). No lists where they would be too long."""
-    groups = list(piece.groups())
-    assert groups
-    lists, total = [], 0
-    for _, rows in groups:
-        ids = shards.ids(rows)
-        total += 0 if ids is None else len(ids.values)
-        if ids is None or (total > BATCH_MATCHES_MAX and len(piece) > 1):
-            return None, None
-        lists.append(ids)
-    if len(groups) == 1 and groups[0][0] is None:
-        return None, lists[0]
-    return _order([places for places, _ in groups], len(piece)), pa.concat_arrays(lists)
-
-
-def _order(groups: Sequence[Array | None], count: int) -> pa.Array:
-    """For each row its place in the groups, one after another."""
-    rows = np.concatenate([np.zeros(0, np.int64), *(one for one in groups if one is not None)])
-    places = np.full(count, -1, np.int64)
-    places[rows] = np.arange(len(rows))
-    return pa.array(places, mask=places < 0)
+    half = len(rows) // 2
+    yield from _lists(rows.slice(0, half), shards)
+    yield from _lists(rows.slice(half, len(rows) - half), shards)

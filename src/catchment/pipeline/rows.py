@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from catchment.matching import Id, Matcher
+from catchment.matching import Encoded, Id, Matcher
 from catchment.model.notification import Notification
 from catchment.model.values import Type, Value, value_to_json
 from catchment.pipeline.schema import PAYLOAD, AttributeColumn, col
@@ -58,28 +58,10 @@ def plain(notifications: DataFrame, columns: Columns) -> tuple[DataFrame, tuple[
 
 def matched_rows(matcher: Matcher, batch: pa.RecordBatch, columns: Columns) -> Iterator[tuple[int, list[Id]]]:
     """The rows that match something, in order, each with the ids of what it matches."""
-    found: dict[int, list[Id]] = {}
-    for rows, notifications in _plain_parts(batch, columns):
-        matches = matcher.match_batch(notifications)
-        found |= {int(rows[i]): matches[int(i)] for i in np.flatnonzero(matches.counts)}
-    yield from sorted(found.items())
-
-
-def _plain_parts(batch: pa.RecordBatch, columns: Columns) -> Iterator[tuple[Array, Any]]:
-    """The rows as the Matcher takes them. It takes a name once: rows with a value in a column of a further
-    type go as notifications, all others as they are."""
-    mixed = np.zeros(batch.num_rows, bool)
-    for one in columns:
-        if one.extra:
-            mixed |= batch.column(one.column).is_valid().to_numpy(zero_copy_only=False)
-    usual = [one for one in columns if not one.extra]
-    wide = pa.RecordBatch.from_arrays([batch.column(one.column) for one in usual], [one.name for one in usual])
-    plain, typed = np.flatnonzero(~mixed), np.flatnonzero(mixed)
-    if len(plain):
-        # Arrow forgets how many rows a batch without columns has.
-        yield plain, wide.take(pa.array(plain)) if wide.num_columns else [{}] * len(plain)
-    if len(typed):
-        yield typed, notifications_of(batch.take(pa.array(typed)), columns)
+    rows = Encoded.of_columns([(one.name, batch.column(one.column)) for one in columns], batch.num_rows)
+    matches = matcher.match_batch(rows)
+    for i in np.flatnonzero((matches.counts > 0) & ~rows.bad).tolist():
+        yield i, matches[i]
 
 
 # --- values -------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from catchment.errors import InputError
 from catchment.pipeline.index import Index, open_index
 from catchment.pipeline.match import COUNTS, SUBSCRIPTIONS, AnyIndex, _Counts, _job, _numbered, _Rows
 from catchment.pipeline.parse import LIVE
-from catchment.pipeline.schema import attributes_of, col
+from catchment.pipeline.schema import col, matched_columns
 
 # Subscriptions that one worker maps: some hundred bytes each, and some twenty of its own.
 WORKER_SUBSCRIPTIONS_MAX: Final = 8_000_000
@@ -65,7 +65,7 @@ def match_scattered(
         raise InputError(f"{shards} shards in a task: there is at least one")
     opened, names = open_index(index), notifications.columns
     parts = _parts(opened, shards)
-    matched_on = [one.column for one in attributes_of(notifications.schema, attributes)]
+    matched_on = [one.column for one in matched_columns(notifications.schema, attributes)]
     copies = _copies(_counted(notifications), names, set(matched_on), len(parts))
     groups = tuple(_Rows(_job(copies, part, matched_on), tuple(copies.columns)) for part in parts)
     schema = StructType([*notifications.schema.fields, *_EXTRA, _FOUND])
@@ -78,7 +78,7 @@ def counts_scattered(
 ) -> DataFrame:
     """How many rows of a partition each subscription matches, with no task opening more than so many shards."""
     parts = _parts(open_index(index), shards)
-    matched_on = [one.column for one in attributes_of(notifications.schema, attributes)]
+    matched_on = [one.column for one in matched_columns(notifications.schema, attributes)]
     # Counts need no key, but rows of one group must go somewhere: the same way when Spark does a task again.
     place = F.xxhash64(F.lit(0), *map(col, matched_on)).alias(_LOW)
     copies = _copied(notifications.select(*map(col, matched_on), place), len(parts))

@@ -32,6 +32,7 @@ from pyspark.sql.types import (
     FloatType,
     IntegerType,
     LongType,
+    MapType,
     ShortType,
     StringType,
     StructField,
@@ -46,6 +47,8 @@ from catchment.model.values import Type, Value, checked_name, type_of
 # Spark plans with each column of a table; past some thousand, planning takes longer than matching.
 COLUMNS_MAX: Final = 10_000
 PAYLOAD: Final = "$payload"
+# A column of this name may be a map of attributes.
+ATTRIBUTES: Final = "attributes"
 
 SPARK_TYPES: Final[dict[Type, DataType]] = {
     Type.STRING: StringType(),
@@ -80,6 +83,12 @@ ENVELOPE_FIELDS: Final = (
     StructField(PAYLOAD, BinaryType()),
 )
 
+# Attributes of any name and type in one column.
+FOLDED: Final = StructField(
+    ATTRIBUTES,
+    MapType(StringType(), StructType([StructField(kind.value, SPARK_TYPES[kind]) for kind in Type])),
+)
+
 SUBSCRIPTIONS: Final = StructType(
     [
         StructField("id", StringType()),
@@ -109,6 +118,15 @@ class AttributeColumn:
     name: str
     type: Type
     extra: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MapColumn:
+    """A column that holds any number of attributes, in a map from their names; `fields` says which field of its
+    values, if they have fields, holds which type."""
+
+    column: str
+    fields: tuple[tuple[Type, str | None], ...]
 
 
 def col(name: str) -> Column:
@@ -180,6 +198,29 @@ def attributes_of(schema: StructType, only: Sequence[str] | None = None) -> tupl
     return tuple(_attribute_of(one) for one in fields)
 
 
+def matched_columns(schema: StructType, only: Sequence[str] | None = None) -> tuple[AttributeColumn | MapColumn, ...]:
+    """The same, and a map of attributes as it is."""
+    maps = [found for one in schema.fields if (only is None or one.name in only) and (found := map_column(one))]
+    names = {one.column for one in maps}
+    others = [one.name for one in schema.fields if one.name not in names]
+    chosen = attributes_of(schema, others if only is None else [name for name in only if name not in names])
+    return *chosen, *maps
+
+
+def map_column(field: StructField) -> MapColumn | None:
+    """A column `attributes` that is a map from names to values of one type, or to structs with a field for each; None
+    for any other."""
+    kind = field.dataType
+    if field.name != ATTRIBUTES or not isinstance(kind, MapType) or not isinstance(kind.keyType, StringType):
+        return None
+    if not isinstance(kind.valueType, StructType):
+        single = read_as(kind.valueType)
+        return None if single is None else MapColumn(field.name, ((single, None),))
+    fields = [(Type(one.name), one.name) for one in kind.valueType.fields if one.name in _TYPE_WORDS]
+    is_whole = fields and all(read_as(one.dataType) == one.name for one in kind.valueType.fields)
+    return MapColumn(field.name, tuple(fields)) if is_whole else None
+
+
 def read_as(found: DataType) -> Type | None:
     """The type of a column's values, or None."""
     return next((kind for spark_type, kind in _READ_AS if isinstance(found, spark_type)), None)
@@ -222,6 +263,24 @@ def notification_arrays(
     return envelope | {PAYLOAD: payloads} | attributes
 
 
+def folded_arrays(notifications: Sequence[Notification | None]) -> dict[str, pa.Array]:
+    """The same with all attributes in one column, a map, as in `FOLDED`."""
+    ends: list[int] = [0]
+    names: list[str] = []
+    values: dict[Type, tuple[list[int], list[Value]]] = {kind: ([], []) for kind in Type}
+    for one in notifications:
+        for name, value in () if one is None else one.items():
+            places, found = values[type_of(value)]
+            places.append(len(names))
+            found.append(value)
+            names.append(name)
+        ends.append(len(names))
+    fields = [_scattered(values[kind], len(names), kind) for kind in Type]
+    held = pa.StructArray.from_arrays(fields, [kind.value for kind in Type])
+    folded = pa.MapArray.from_arrays(pa.array(ends, pa.int32()), pa.array(names, pa.string()), held)
+    return notification_arrays(notifications, ()) | {ATTRIBUTES: folded}
+
+
 def _scattered(found: tuple[list[int], list[Any]] | None, count: int, kind: Type) -> pa.Array:
     """Values at their rows, null elsewhere: the cost is that of the values that are there."""
     if found is None:
@@ -232,13 +291,26 @@ def _scattered(found: tuple[list[int], list[Any]] | None, count: int, kind: Type
     return pa.array(values, ARROW_TYPES[kind]).take(pa.array(places, mask=places < 0))
 
 
-def notifications_of(batch: pa.RecordBatch, columns: Sequence[AttributeColumn]) -> list[Notification]:
+def notifications_of(batch: pa.RecordBatch, columns: Sequence[AttributeColumn | MapColumn]) -> list[Notification]:
     """The rows of a batch as notifications; slow, for few of them. BadNotificationError for a row that is none."""
     return [_notification(row, columns) for row in batch.to_pylist()]
 
 
-def _notification(row: Mapping[str, Any], columns: Sequence[AttributeColumn]) -> Notification:
-    pairs = [(one.name, row[one.column]) for one in columns if row[one.column] is not None]
-    attributes = [(name, value) for name, value in pairs if not name.startswith("$")]
-    envelope = {name[1:]: value for name, value in pairs if name.startswith("$")}
-    return Notification(attributes, payload=row.get(PAYLOAD) or b"", **envelope)
+def _notification(row: Mapping[str, Any], columns: Sequence[AttributeColumn | MapColumn]) -> Notification:
+    pairs = [pair for one in columns for pair in _pairs(row[one.column], one) if pair[1] is not None]
+    envelope = {one.name for one in columns if isinstance(one, AttributeColumn) and one.name.startswith("$")}
+    attributes = [(name, value) for name, value in pairs if name not in envelope]
+    stamps = {name[1:]: value for name, value in pairs if name in envelope}
+    return Notification(attributes, payload=row.get(PAYLOAD) or b"", **stamps)
+
+
+def _pairs(value: Any, column: AttributeColumn | MapColumn) -> Iterable[tuple[str, Any]]:
+    if isinstance(column, AttributeColumn):
+        return [(column.name, value)]
+    fields = [field for _, field in column.fields]
+    return [
+        (name, found if field is None else found[field])
+        for name, found in value or ()
+        if found is not None
+        for field in fields
+    ]

@@ -1,11 +1,12 @@
 """The Spark session that the jobs expect: workers with our Python, Arrow, UTC, one cache of compiled kernels.
 
 A session that is there already is taken as it is: whoever made it knows why. Jobs say so where one of its settings
-would change what they mean (`spark.sql.caseSensitive`, see `schema.refuse_case_twins`).
+would change what they mean (`spark.sql.caseSensitive`, see `schema.refuse_case_twins`). Under `spark-submit` there is
+none yet: what it was told, the master first, goes before what we would choose.
 
-On Spark Connect (`sc://host`, with the packages of `pyspark[connect]`), what only makes DataFrames of DataFrames can
-work: reading, `match`, `detect`, `archived`; the server's workers must have catchment, and see the index. Streams
-into files write from the driver, and say that they cannot. `--master` and bars of progress have no meaning there.
+On Spark Connect (`sc://host`, with the extra `connect`) the driver is the server's: its workers must have catchment,
+and it, they and we must see the index at one path. All works but `match_stream`, which writes in the driver and says
+that it cannot. Bars of progress show no tasks there.
 """
 
 from __future__ import annotations
@@ -22,12 +23,20 @@ from typing import Final
 
 import pyspark
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.utils import is_remote
 
 from catchment.errors import UnavailableError
 
 LOCAL: Final = "local[*]"
 CONNECT_PREFIX: Final = "sc://"
 NUMBA_CACHE: Final = "NUMBA_CACHE_DIR"
+# Where spark-submit started this program, the port of the Java that it started before.
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+# A server that does not answer at all: Spark's own client would go on asking for ten minutes.
+CONNECT_SECONDS_MAX: Final = 20
+# Rows that are enough to show into how many partitions Spark cuts what nobody said more about.
+_SPREAD_ROWS: Final = 1 << 16
 
 _SETTINGS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -42,12 +51,16 @@ _SETTINGS: Final = {
 }
 # Arrow checks each access that Spark makes to what comes from Python: a third of the time of a match with many ids.
 _ARROW_UNCHECKED: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+# Reading a string of Arrow's stores a reference, for which G1 has a fence: a quarter of Java's time with many ids.
+_JAVA_OPTIONS: Final = f"{_ARROW_UNCHECKED} -XX:+UseParallelGC"
 _JAVA_SETTINGS: Final = {
-    "spark.driver.extraJavaOptions": _ARROW_UNCHECKED,
-    "spark.executor.extraJavaOptions": _ARROW_UNCHECKED,
+    "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
+    "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
     # Less than this, and Spark adds up the bytes of all columns at every row.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
 }
+# A failure says what failed, without the hundred lines of where in the server.
+_CONNECT_SETTINGS: Final = {"spark.sql.connect.serverStacktrace.enabled": "false"}
 _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*(\d+)\s*]")
 # Nobody but this machine has a reason to talk to a local session.
 _LOCAL_SETTINGS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -69,19 +82,30 @@ def spark_session(
     if found is not None:
         return found
     _quiet()
-    chosen = master or os.environ.get("SPARK_REMOTE") or os.environ.get("MASTER") or LOCAL
-    if chosen.startswith(CONNECT_PREFIX):
-        return _connected(chosen, name, settings or {})
+    if remote := _remote(master):
+        return _connected(remote, name, settings or {})
     _require_java()
     # Spark looks for `python3` on the PATH of the worker, which is not where catchment is installed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    wanted = _settings(chosen) | dict(settings or {})
+    submitted = _submitted()
+    chosen = master or submitted.get("spark.master") or os.environ.get("MASTER") or LOCAL
+    wanted = {"spark.app.name": name} | _settings(chosen) | submitted | dict(settings or {})
     if log is not None:
         _launch(chosen, wanted, log)
-    builder = SparkSession.builder.master(chosen).appName(name)
-    for key, value in wanted.items():
+    builder = SparkSession.builder
+    for key, value in (wanted | {"spark.master": chosen}).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _submitted() -> dict[str, str]:
+    """What spark-submit was told, if it started this program."""
+    if SUBMITTED not in os.environ:
+        return {}
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
 
 
 def _launch(master: str, settings: Mapping[str, str], log: Path) -> None:
@@ -124,18 +148,52 @@ def numba_cache() -> str | None:
     return str(shared)
 
 
+def _remote(master: str | None) -> str | None:
+    """The address of Spark Connect, where that is asked for."""
+    if master is None and (given := os.environ.get("SPARK_REMOTE")):
+        return given
+    chosen = master or os.environ.get("MASTER") or LOCAL
+    return chosen if chosen.startswith(CONNECT_PREFIX) else None
+
+
 def _connected(address: str, name: str, settings: Mapping[str, str]) -> SparkSession:
     """On Spark Connect the server's workers are what they are: only settings of the session can be asked for."""
-    session_settings = {key: value for key, value in _SETTINGS.items() if key.startswith("spark.sql.")}
+    asked = {key: value for key, value in _SETTINGS.items() if key.startswith("spark.sql.")} | _CONNECT_SETTINGS
     try:
+        if address.startswith(CONNECT_PREFIX):
+            _require_server(address)
         builder = SparkSession.builder.remote(address).appName(name)
-        for key, value in (session_settings | dict(settings)).items():
+        for key, value in (asked | dict(settings)).items():
             builder = builder.config(key, value)
         return builder.getOrCreate()
     except ImportError as problem:
         raise UnavailableError(
-            f"Spark Connect needs more packages: pip install 'pyspark[connect]' ({problem})"
+            f"Spark Connect needs more packages: pip install 'catchment[connect]' ({problem})"
         ) from None
+
+
+def _require_server(address: str) -> None:
+    import grpc
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    channel = DefaultChannelBuilder(address).toChannel()
+    try:
+        grpc.channel_ready_future(channel).result(CONNECT_SECONDS_MAX)
+    except grpc.FutureTimeoutError:
+        raise UnavailableError(
+            f"no Spark Connect server answers at {address} within {CONNECT_SECONDS_MAX} seconds: is it started, and is "
+            "the port right? (15002 unless it was told another)"
+        ) from None
+    finally:
+        channel.close()
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks run at once."""
+    if not is_remote():
+        return spark.sparkContext.defaultParallelism
+    # The context is the server's, and says nothing. But it cuts a range by that number.
+    return spark.range(_SPREAD_ROWS).select(F.spark_partition_id()).distinct().count()
 
 
 def _require_java() -> None:

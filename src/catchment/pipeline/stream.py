@@ -49,7 +49,7 @@ from catchment.pipeline.match import SUBSCRIPTIONS, AnyIndex, match
 from catchment.pipeline.places import address, reading
 from catchment.pipeline.rows import TIME
 from catchment.pipeline.schema import REJECTS as REJECT_SCHEMA
-from catchment.pipeline.schema import attributes_of, col
+from catchment.pipeline.schema import col, matched_columns
 from catchment.pipeline.stream_files import FAILURES, NotificationFiles
 from catchment.pipeline.wide import reject_reason
 
@@ -121,7 +121,10 @@ def _classic(session: SparkSession | None) -> SparkSession:
     from pyspark.sql.utils import is_remote
 
     if is_remote():
-        raise UnavailableError("a stream writes from the driver, which Spark Connect does not let it: use a master")
+        raise UnavailableError(
+            "match_stream writes its batches in the driver, which with Spark Connect is the server's: run it with a "
+            "master (local[*], spark://…), and without SPARK_REMOTE"
+        )
     if session is None:
         raise InputError("there is no Spark session: make one with spark_session(), or give it as spark=")
     return session
@@ -135,7 +138,7 @@ def _given(
         raise InputError("this DataFrame is no stream: read it with spark.readStream, or use match")
     if SUBSCRIPTIONS in notifications.columns:
         raise InputError(f"there is a column {SUBSCRIPTIONS} already: drop or rename it")
-    attributes_of(notifications.schema, attributes)
+    matched_columns(notifications.schema, attributes)
     if is_timed and _time_column(notifications.schema, time) is None:
         raise InputError(f"late rows are told by a column of times, and {shown(time)} is none: name another one")
     return _classic(notifications.sparkSession), _Rows(attributes), notifications
@@ -192,7 +195,7 @@ class _Rows:
     attributes: Sequence[str] | None
 
     def each(self, batch: DataFrame, known: StructType, attempt: Callable[[_Read], Batch]) -> Batch:
-        columns = attributes_of(batch.schema, self.attributes)
+        columns = matched_columns(batch.schema, self.attributes)
         reason = reject_reason(StructType([batch.schema[one.column] for one in columns]))
         counted = Observation()
         counting = batch.observe(counted, F.count_if(reason.isNotNull()).alias("rejected"))

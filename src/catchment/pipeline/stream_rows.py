@@ -30,7 +30,14 @@ from catchment.pipeline.inputs import (
     NotificationRows,
 )
 from catchment.pipeline.places import reading
-from catchment.pipeline.schema import REJECTS, declared_columns, notification_schema, refuse_case_twins, type_named
+from catchment.pipeline.schema import (
+    ATTRIBUTES,
+    REJECTS,
+    declared_columns,
+    notification_schema,
+    refuse_case_twins,
+    type_named,
+)
 from catchment.pipeline.stream_files import FILE_AGE_MAX, FILES_MAX
 
 _WHOLE: Final = "path string, modificationTime timestamp, length long, content binary"
@@ -82,7 +89,7 @@ def _parquet(spark: SparkSession, directory: str, files_max: int) -> Input:
     schema = StructType([one for one in there.schema.fields if one.name not in (wide.FILE, wide.ROW)])
     reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", files_max)
     found = reader.option("maxFileAge", FILE_AGE_MAX).parquet(reading(directory))
-    if wide.ATTRIBUTES in found.columns:
-        raise InputError(f"a stream has columns for its attributes, not a map {wide.ATTRIBUTES}: match_stream reads it")
+    if ATTRIBUTES in found.columns:
+        raise InputError(f"a stream has columns for its attributes, not a map {ATTRIBUTES}: match_stream reads it")
     placed = found.select("*", F.col("_metadata.file_path").alias(wide.FILE), F.lit(None).alias(wide.ROW))
     return Input(*wide.split(wide.widened(placed)))

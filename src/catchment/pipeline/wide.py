@@ -6,18 +6,18 @@ one type, or structs with a field for each type (`string`, `int`, `float`, `bool
 
 from __future__ import annotations
 
-from functools import reduce
-from typing import Final
+from functools import partial, reduce
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DataType, MapType, StringType, StructType
+from pyspark.sql.types import StructType
 
 from catchment.errors import InputError, LimitError, UnavailableError, shown
 from catchment.model.notification import ENVELOPE_TYPES, NOTIFICATION_ATTRIBUTES_MAX, PAYLOAD_BYTES_MAX
-from catchment.model.values import STRING_CODEPOINTS_MAX, Type
+from catchment.model.values import NAME_CODEPOINTS_MAX, STRING_CODEPOINTS_MAX, Type
 from catchment.pipeline.schema import (
+    ATTRIBUTES,
     COLUMNS_MAX,
     ENVELOPE_FIELDS,
     PAYLOAD,
@@ -25,14 +25,14 @@ from catchment.pipeline.schema import (
     SPARK_TYPES,
     SUBSCRIPTIONS,
     AttributeColumn,
+    MapColumn,
     attribute_columns,
     attributes_of,
     col,
-    read_as,
+    map_column,
     refuse_case_twins,
 )
 
-ATTRIBUTES: Final = "attributes"
 FILE, ROW = "$file", "$row"
 # The instants of years 1 to 9999.
 _TIME_MIN, _TIME_MAX = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"
@@ -49,15 +49,18 @@ def read_parquet(spark: SparkSession, path: str | list[str]) -> DataFrame:
     return found.select("*", F.col("_metadata.file_path").alias(FILE), (F.col("_metadata.row_index") + 1).alias(ROW))
 
 
-def from_parquet(spark: SparkSession, path: str | list[str]) -> DataFrame:
-    """Wide columns, and `$file` and `$row`."""
-    return widened(read_parquet(spark, path))
+def from_parquet(spark: SparkSession, path: str | list[str], as_map: bool = False) -> DataFrame:
+    """Wide columns, and `$file` and `$row`; a map of attributes as it is, if asked."""
+    return widened(read_parquet(spark, path), as_map)
 
 
-def widened(df: DataFrame) -> DataFrame:
-    """The table with wide columns of exactly the declared types, the envelope first; `$file`, `$row` stay."""
+def widened(df: DataFrame, as_map: bool = False) -> DataFrame:
+    """The table with wide columns of exactly the declared types, the envelope first; `$file`, `$row` stay, and so
+    does a map of attributes, if asked."""
+    folded = map_column(df.schema[ATTRIBUTES]) if ATTRIBUTES in df.columns else None
     kept = [name for name in (FILE, ROW) if name in df.columns]
-    found = _unfolded(df) if ATTRIBUTES in df.columns and _map_types(df.schema[ATTRIBUTES].dataType) else df
+    kept += [folded.column] if folded and as_map else []
+    found = _unfolded(df, folded) if folded and not as_map else df
     schema = StructType([one for one in found.schema.fields if one.name not in kept])
     columns = [one for one in attributes_of(schema) if not one.name.startswith("$")]
     refuse_case_twins(df.sparkSession, schema)
@@ -73,21 +76,9 @@ def widened(df: DataFrame) -> DataFrame:
 # --- a map of attributes ------------------------------------------------------------------------
 
 
-def _map_types(found: DataType) -> dict[Type, str | None]:
-    """The types a map of attributes holds, each with the field of its values that has it, if they have fields."""
-    if not isinstance(found, MapType) or not isinstance(found.keyType, StringType):
-        return {}
-    if isinstance(found.valueType, StructType):
-        words = {one.value for one in Type}
-        fields = {Type(one.name): one.name for one in found.valueType.fields if one.name in words}
-        return dict(fields) if len(fields) == len(found.valueType.fields) else {}
-    kind = read_as(found.valueType)
-    return {} if kind is None else {kind: None}
-
-
-def _unfolded(df: DataFrame) -> DataFrame:
+def _unfolded(df: DataFrame, folded: MapColumn) -> DataFrame:
     """A column for each key of the map and type of its values."""
-    types = _map_types(df.schema[ATTRIBUTES].dataType)
+    types = dict(folded.fields)
     columns = _map_columns(df, types)
     others = [name for name in df.columns if name != ATTRIBUTES]
     if twice := sorted({one.column for one in columns} & set(others)):
@@ -98,8 +89,7 @@ def _unfolded(df: DataFrame) -> DataFrame:
 
 def _map_value(name: str, field: str | None) -> Column:
     # The key is a literal of its own: a name is any text.
-    value = F.try_element_at(col(ATTRIBUTES), F.lit(name))
-    return value if field is None else value[field]
+    return _field(F.try_element_at(col(ATTRIBUTES), F.lit(name)), field)
 
 
 def _map_columns(df: DataFrame, types: dict[Type, str | None]) -> tuple[AttributeColumn, ...]:
@@ -132,7 +122,7 @@ def split(df: DataFrame) -> tuple[DataFrame, DataFrame]:
 
 def reject_reason(schema: StructType) -> Column:
     """Why a row is no notification; null if it is one."""
-    columns = attributes_of(schema)
+    columns = attributes_of(schema, [one.name for one in schema.fields if not map_column(one)])
     checks = [_value_check(one) for one in columns if one.type not in (Type.INT, Type.BOOL)]
     checks += _twice_checks(columns)
     if PAYLOAD in schema.names:
@@ -140,21 +130,27 @@ def reject_reason(schema: StructType) -> Column:
         checks.append(F.when(longer, F.lit(f"PAYLOAD_BYTES_MAX is {PAYLOAD_BYTES_MAX:,}, the payload is longer")))
     if len(columns) > NOTIFICATION_ATTRIBUTES_MAX:
         checks.append(_count_check(columns))
+    for one in filter(None, map(map_column, schema.fields)):
+        checks += _map_checks(one, {column.name for column in columns})
     return F.coalesce(F.lit(None).cast("string"), *checks)
 
 
 def _value_check(one: AttributeColumn) -> Column:
-    value, where = col(one.column), f"attribute {shown(one.name)}: "
-    match one.type:
+    bad, why = _bad_value(col(one.column), one.type)
+    return F.when(bad, F.lit(f"attribute {shown(one.name)}: {why}"))
+
+
+def _bad_value(value: Column, kind: Type) -> tuple[Column, str]:
+    match kind:
         case Type.FLOAT:
-            finite = F.abs(value) < float("inf")  # Spark takes NaN for the largest of all
-            return F.when(~finite, F.lit(where + "a float is finite and not NaN"))
+            # Spark takes NaN for the largest of all.
+            return ~(F.abs(value) < float("inf")), "a float is finite and not NaN"
         case Type.TIME:
             first, last = F.lit(_TIME_MIN).cast("timestamp"), F.lit(_TIME_MAX).cast("timestamp")
-            return F.when(~value.between(first, last), F.lit(where + "a time is in the years 1 to 9999"))
+            return ~value.between(first, last), "a time is in the years 1 to 9999"
         case _:
             longer = F.length(value) > STRING_CODEPOINTS_MAX
-            return F.when(longer, F.lit(f"{where}STRING_CODEPOINTS_MAX is {STRING_CODEPOINTS_MAX:,}, it is longer"))
+            return longer, f"STRING_CODEPOINTS_MAX is {STRING_CODEPOINTS_MAX:,}, it is longer"
 
 
 def _twice_checks(columns: tuple[AttributeColumn, ...]) -> list[Column]:
@@ -170,9 +166,46 @@ def _twice_checks(columns: tuple[AttributeColumn, ...]) -> list[Column]:
 
 def _count_check(columns: tuple[AttributeColumn, ...]) -> Column:
     present = F.array(*(col(one.column).isNotNull() for one in columns if one.name not in ENVELOPE_TYPES))
-    count = F.size(F.filter(present, lambda one: one))
+    return _too_many(F.size(F.filter(present, lambda one: one)))
+
+
+def _too_many(count: Column) -> Column:
     reason = F.lit(f"NOTIFICATION_ATTRIBUTES_MAX is {NOTIFICATION_ATTRIBUTES_MAX:,}, there are more")
     return F.when(count > NOTIFICATION_ATTRIBUTES_MAX, reason)
+
+
+def _map_checks(one: MapColumn, columns: set[str]) -> list[Column]:
+    names, values = F.map_keys(col(one.column)), F.map_values(col(one.column))
+    # A file may hold a key twice, which Spark does not mind.
+    is_twice = F.size(F.array_distinct(names)) < F.size(names)
+    taken = F.array(*map(F.lit, sorted(columns))).cast("array<string>")
+    found = [
+        (F.exists(names, _is_no_name), f"a name has 1 to {NAME_CODEPOINTS_MAX} characters, the first of which is no $"),
+        (is_twice | F.arrays_overlap(names, taken), "a name stands twice"),
+        (F.exists(values, partial(_has_several, [field for _, field in one.fields])), "an attribute has two types"),
+    ]
+    for kind, field in one.fields:
+        if kind not in (Type.INT, Type.BOOL):
+            _, why = _bad_value(F.lit(None), kind)
+            found.append((F.exists(values, partial(_is_bad, kind, field)), why))
+    return [_too_many(F.size(names)), *(F.when(bad, F.lit(f"{one.column}: {why}")) for bad, why in found)]
+
+
+def _is_no_name(name: Column) -> Column:
+    return (F.length(name) == 0) | (F.length(name) > NAME_CODEPOINTS_MAX) | name.startswith("$")
+
+
+def _has_several(fields: list[str | None], value: Column) -> Column:
+    present = [_field(value, field).isNotNull().cast("int") for field in fields]
+    return reduce(Column.__add__, present) > 1
+
+
+def _is_bad(kind: Type, field: str | None, value: Column) -> Column:
+    return _bad_value(_field(value, field), kind)[0]
+
+
+def _field(value: Column, field: str | None) -> Column:
+    return value if field is None else value[field]
 
 
 # --- subscriptions ------------------------------------------------------------------------------
