@@ -67,6 +67,8 @@ HELLO_BYTES_MAX: Final = 2 * 1_048_576
 NOTIFICATION_BYTES_MAX: Final = 2 * 1_048_576
 # Notifications of one `Publish` or `Batch`: a receiver handles them in one go.
 BATCH_MAX: Final = 4_096
+# Of what the other side gives as its reason to end: what is remembered and logged.
+REASON_CODEPOINTS_MAX: Final = 1_024
 # Past so many bytes the next notifications go in another frame: they need not wait for each other.
 PIECE_BYTES: Final = 1_048_576
 
@@ -285,12 +287,15 @@ def _decoded(kind: Any, value: Any) -> Any:
             raise ValueError(f"{shown(value)} is no {kind.__name__}")
 
 
+# The id and the payload of a notification that ends before them.
+_UNSAID: Final[tuple[Any, ...]] = (None, b"")
+
+
 def _notification(value: Any) -> Notification:
-    fields = _checked(value, list)
+    fields: list[Any] = _checked(value, list)
     if not 4 <= len(fields) <= 6:
         raise ValueError(f"a notification has 4 to 6 fields, found {len(fields)}")
-    attributes, source, seq, time, *rest = fields
-    id, payload = (*rest, None, b"")[:2] if len(rest) < 2 else rest
+    attributes, source, seq, time, id, payload = (*fields, *_UNSAID[len(fields) - 4 :])
     return Notification(_checked(attributes, dict), source=source, seq=seq, time=time, id=id, payload=payload)
 
 

@@ -12,7 +12,19 @@ from catchment.broker.config import Address, Config, read_config
 from catchment.broker.server import Broker
 from catchment.errors import InputError
 from catchment.routing.messages import Neighbor, Subscribe
-from catchment.wire import Accepted, Batch, Delivery, Goodbye, Publish, Request, Routed
+from catchment.wire import (
+    VERSION,
+    Accepted,
+    Batch,
+    BetweenBrokers,
+    Delivery,
+    Goodbye,
+    Hello,
+    Lost,
+    Publish,
+    Request,
+    Routed,
+)
 from tests.integration.network import ANYWHERE, FakeBroker, Proxy, Raw, broker, client, run, until, until_heard
 
 KILOBYTES_64 = bytes(65_536)
@@ -271,6 +283,29 @@ def test_shutdown_lets_what_waits_be_read():
     run(work())
 
 
+def test_shutdown_tells_what_was_lost(monkeypatch):
+    monkeypatch.setattr(connection_module, "CLIENT_OUTBOX_BYTES_MAX", 1_000_000)
+
+    async def work():
+        b = Broker(Config(listen=ANYWHERE))
+        await b.start()
+        raw, count = await Raw.client(b, "slow"), 0
+        raw.say(Request(1, Subscribe("slow", "s", Filter("n >= 0"))))
+        await raw.next(Accepted)
+        async with client(b, "p") as publisher:
+            while b.node.totals.lost < 3:
+                await publisher.publish(Notification({"n": count}, payload=KILOBYTES_64), ack="accepted")
+                count += 1
+        stopping = asyncio.ensure_future(b.stop())
+        found = await raw.rest()
+        assert found[-2:] == [Lost("slow", 3), Goodbye("broker is shutting down")]
+        assert sum(isinstance(one, Delivery) for one in found) == count - 3
+        await raw.close()
+        await stopping
+
+    run(work())
+
+
 def test_a_second_stop_ends_at_once(monkeypatch):
     monkeypatch.setattr(server_module, "DRAIN_S_MAX", 10_000)
 
@@ -331,14 +366,103 @@ def test_a_greeting_that_is_not_answered_is_given_up(monkeypatch):
     run(work())
 
 
-def test_another_of_the_same_name_takes_the_link_and_the_log_says_so(caplog):
+# --- two of one name ----------------------------------------------------------------------------
+
+TWIN = "a has a link to another broker named 'twin': names are unique in a network"
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    monkeypatch.setattr(connection_module, "ANSWER_S_MAX", 0.2)
+    monkeypatch.setattr(server_module, "RETRY_S_FIRST", 0.01)
+    monkeypatch.setattr(server_module, "RETRY_S_MOST", 0.05)
+
+
+def test_another_of_the_same_name_is_refused_while_the_first_answers(soon, caplog):
     async def work():
-        async with broker("a") as a, await Raw.neighbor(a, "twin", a.config.routing, "1") as first:
+        async with (
+            broker("a") as a,
+            broker("twin", (a.address,)) as first,
+            client(a, "p") as publisher,
+            client(first, "reader") as reader,
+        ):
+            subscription = await reader.subscribe("n >= 0 or probe = true")
+            await until_heard(publisher, subscription)
+            link = a.node.links[Neighbor("twin")]
+            async with broker("twin", (a.address,)) as second:
+                # Longer than an answer may take.
+                await until(lambda: len(reasons(caplog, "refused")) > 20)
+                assert not second.node.links
+                await publisher.publish({"n": 1}, ack="accepted")
+                assert (await subscription.get()).notification["n"] == 1
+            assert a.node.links[Neighbor("twin")] is link
+
+    run(work())
+    assert set(reasons(caplog, "refused")) == {TWIN}
+    assert reasons(caplog, "no link") == [TWIN]
+    assert not [one for one in caplog.records if one.message == "link replaced"]
+
+
+def test_another_of_the_same_name_that_was_dialed_is_left(soon, caplog):
+    async def work():
+        async with broker("twin") as first, broker("twin") as second, broker("a", (first.address,)) as a:
             await until(lambda: a.node.links)
-            async with await Raw.neighbor(a, "twin", a.config.routing, "2"):
-                assert "replaced" in await first.goodbye()
-                await until(lambda: len(a.connections) == 1)
-                assert list(a.node.links) == [Neighbor("twin")]
+            a._tasks.append(asyncio.ensure_future(a._keep_link(second.address)))
+            await until(lambda: reasons(caplog, "no link"))
+            assert a.link_of(Neighbor("twin")).instance == first.instance
+            await until(lambda: first.node.links and not second.node.links)
+
+    run(work())
+    assert reasons(caplog, "no link") == [TWIN]
+
+
+def test_a_refusal_for_the_name_is_not_final():
+    async def work():
+        async with broker("a") as a, await Raw.neighbor(a, "twin", a.config.routing, "1"):
+            async with await Raw.dial(a.address, BetweenBrokers) as raw:
+                raw.say(Hello((VERSION, VERSION), "broker", "twin", routing=a.config.routing, instance="2"))
+                assert await raw.next(Goodbye) == Goodbye(TWIN, is_final=False)
+            assert list(a.node.links) == [Neighbor("twin")]
+
+    run(work())
+
+
+def test_a_broker_that_came_back_takes_the_place_of_what_does_not_answer(soon, caplog):
+    """Of the one that is gone not even the end of its connection was heard."""
+
+    async def work():
+        async with broker("a") as a, Proxy(a) as proxy, broker("twin", (proxy.address,)) as gone:
+            await until(lambda: a.node.links and gone.node.links)
+            proxy.stall()
+            async with (
+                broker("twin", (a.address,)) as back,
+                client(a, "p") as publisher,
+                client(back, "reader") as reader,
+            ):
+                await until(lambda: back.node.links)
+                assert a.link_of(Neighbor("twin")).instance == back.instance
+                subscription = await reader.subscribe("probe = true")
+                await until_heard(publisher, subscription)
 
     run(work())
     assert [one.neighbor for one in caplog.records if one.message == "link replaced"] == ["twin"]
+
+
+def test_who_takes_what_waits_for_it_is_alive_however_late_its_answer(monkeypatch):
+    async def work():
+        async with broker("a", routing="flooding") as a, await Raw.neighbor(a, "slow", "flooding") as slow:
+            link = a.link_of(Neighbor("slow"))
+            async with client(a, "p") as publisher:
+                while link.outbox_bytes < 3_000_000:
+                    await publisher.publish(Notification({"n": 1}, payload=KILOBYTES_64), ack="accepted")
+            monkeypatch.setattr(connection_module, "ANSWER_S_MAX", 0.0001)
+            for _ in range(3):
+                link.is_alive()
+                left = link.outbox_bytes
+                await asyncio.sleep(0.001)
+                assert not link.is_alive()
+                while link.outbox_bytes >= left:
+                    await slow._reader.read(65_536)
+                assert link.is_alive()
+
+    run(work())

@@ -9,7 +9,7 @@ import pytest
 from catchment import Filter, Notification
 from catchment.broker import connection as connection_module
 from catchment.broker import server as server_module
-from catchment.broker.server import CREDIT, CREDIT_SLACK
+from catchment.broker.credit import CREDIT, CREDIT_SLACK
 from catchment.routing.messages import Subscribe
 from catchment.wire import BATCH_MAX, PIECE_BYTES, Accepted, Batch, Credit, Delivery, Lost, Publish, Request
 from tests.integration.network import Proxy, Raw, broker, client, run, until, until_heard
@@ -23,8 +23,9 @@ def several(count: int, start: int = 0, payload: bytes = b"", source: str = "p")
 
 def is_out_of_credit(b) -> bool:
     """Whether a publisher has so little credit left that the next piece of a large publication does not go."""
-    assert all(owed <= CREDIT for owed in b._owed.values())
-    return b.is_congested and any(owed > CREDIT - PIECE_BYTES // len(KILOBYTES_4) for owed in b._owed.values())
+    owed = b.credits.owed.values()
+    assert all(one <= CREDIT for one in owed)
+    return b.is_congested and any(one > CREDIT - PIECE_BYTES // len(KILOBYTES_4) for one in owed)
 
 
 def routed_in(found: list) -> int:
@@ -89,13 +90,14 @@ def test_who_ignores_credit_is_ended_and_the_others_are_not():
             client(b, "alice") as alice,
         ):
             for start in range(0, 4 * CREDIT, 512):
-                greedy.say(Publish(0, tuple(several(512, start, KILOBYTES_4, "greedy"))))
+                # So large that the link is congested, and not so large that it is not read any more.
+                greedy.say(Publish(0, tuple(several(512, start, KILOBYTES_4[:2_048], "greedy"))))
             found = await greedy.rest()
             assert "past its credit" in found[-1].reason
             given = CREDIT + sum(one.notifications for one in found if isinstance(one, Credit))
             assert given < b.node.totals.published <= given + CREDIT_SLACK
             await until(lambda: len(b.node.clients) == 1)
-            assert not b._owed
+            assert not b.credits.owed
             await alice.publish({"x": 1}, ack="accepted")
 
     run(work())
@@ -297,7 +299,7 @@ def test_nothing_is_left_of_clients_that_are_gone():
                     await (raw.close() if round % 2 else raw.__aexit__())
             await until(lambda: not b.connections)
             await until(lambda: not b.node.clients)
-            assert (b._by_who, b._owed, b._dialing, b._timers) == ({}, {}, {}, {})
+            assert (b._by_who, b.credits.owed, b._dialing, b._timers) == ({}, {}, {}, {})
             assert len(b.node.core.sessions) == 0
             assert _timers_count() <= before + 3
 

@@ -97,13 +97,13 @@ def test_a_bad_publication_that_nobody_waits_for_is_refused_with_0():
 
 
 def test_bad_publications_count_against_the_credit(monkeypatch):
-    monkeypatch.setattr(server_module, "CREDIT", 8)
+    monkeypatch.setattr("catchment.broker.credit.CREDIT", 8)
 
     async def work():
         async with broker() as b, await Raw.client(b, "raw") as raw:
             raw.say(framed("Publish", 0, [({"x" * 300: 1}, "p", 1, None)] * 3))
             await raw.next(Refused)
-            await until(lambda: not b._owed)
+            await until(lambda: not b.credits.owed)
 
     run(work())
 

@@ -75,17 +75,6 @@ def test_a_link_that_both_know_is_not_replaced(dialer: str, other: str):
     run(work())
 
 
-def test_a_broker_that_came_back_replaces_what_it_was():
-    async def work() -> None:
-        async with broker("z") as there, broker("a", (there.address,)) as here:
-            await until(lambda: here.node.links and there.node.links)
-            before = here.node.links[Neighbor("z")]
-            async with await Raw.neighbor(here, "z", here.config.routing, instance="another"):
-                assert here.node.links[Neighbor("z")] is not before
-
-    run(work())
-
-
 def test_nothing_is_written_to_what_is_closed():
     class Closed(asyncio.Transport):
         def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...

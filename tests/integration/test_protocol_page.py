@@ -24,6 +24,7 @@ LIMITS_IN = (
     "model.filter",
     "routing.sessions",
     "broker.connection",
+    "broker.credit",
     "broker.node",
     "broker.server",
 )

@@ -17,6 +17,7 @@ from catchment.routing.messages import Client, Neighbor
 from catchment.wire import (
     HELLO_BYTES_MAX,
     LINK_FRAME_BYTES_MAX,
+    REASON_CODEPOINTS_MAX,
     Batch,
     Beginning,
     BetweenBrokers,
@@ -43,10 +44,16 @@ CLIENT_OUTBOX_BYTES_MOST: Final = 2 * CLIENT_OUTBOX_BYTES_MAX
 LINK_OUTBOX_BYTES_MAX: Final = 64 * 1_048_576
 # What waits for a neighbor: past it, publishers here are not given credit.
 CONGESTED_BYTES: Final = 4 * 1_048_576
+# What waits for a neighbor: past it, nothing is read from who publishes here. Credit counts notifications, which may be
+# large, and many may have some left. What is left of the outbox is for what other neighbors send.
+FULL_BYTES: Final = 40 * 1_048_576
 HANDSHAKE_S: Final = 10.0
+# How long an answer may take when somebody else claims to be who is at the other end.
+ANSWER_S_MAX: Final = 2.0
 # Looks, one each ping, that may find nothing new from the other side before it is taken for dead.
 SILENT_LOOKS_MAX: Final = 3
 
+_PING: Final = frame(Ping())
 _PONG: Final = frame(Pong())
 
 
@@ -71,6 +78,10 @@ class Owner(Protocol):
 
     def closed(self, connection: Connection, reason: str) -> None: ...
 
+    def congested(self, connection: Connection) -> None:
+        """Much waits to be written."""
+        ...
+
     def drained(self, connection: Connection) -> None:
         """What was too much is on its way."""
         ...
@@ -87,6 +98,8 @@ class Connection(asyncio.Protocol):
         self.reason = "the other side has closed it"
         # Why it is refused before anything was said.
         self.refusal = ""
+        # What waited when that was too much.
+        self.overflow_bytes = 0
         self._loop = loop
         self._hello = hello
         self._decoder: Decoder[Any] = Decoder(BetweenBrokers, LINK_FRAME_BYTES_MAX)
@@ -95,11 +108,18 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
+        # No fewer than wait to be written: what was left after the last write, and what was put since. To ask the
+        # transport with each frame costs as much as to make the frame.
+        self._outbox_bytes_most = 0
+        self._outbox_bytes_max = CLIENT_OUTBOX_BYTES_MOST
         self._is_paused = False
+        self._is_held = False
         self._was_behind = False
         self._is_ended = False
         self._handshake: asyncio.TimerHandle | None = None
         self._looks_silent = 0
+        self._asked_at: float | None = None
+        self._left_when_asked = 0
         self._put_bytes = 0
         self._left_at_look = 0
         self._taken_at_look = 0
@@ -132,6 +152,8 @@ class Connection(asyncio.Protocol):
             self.end(f"no greeting within {HANDSHAKE_S:.0f} s")
 
     def data_received(self, data: bytes) -> None:
+        if not self.is_open:
+            return
         self._looks_silent = 0
         publications: list[Publish] = []
         try:
@@ -167,13 +189,13 @@ class Connection(asyncio.Protocol):
             case Ping():
                 self.put(_PONG)
             case Pong():
-                pass
+                self._asked_at = None
             case Look():
                 self.owner.looked(self, message)
             case Unfit():
                 self.owner.misasked(self, message)
             case Goodbye():
-                self.reason = message.reason
+                self.reason = message.reason[:REASON_CODEPOINTS_MAX]
                 self.close()
             case Hello() | Welcome():
                 self.end(f"{type(message).__name__} out of place")
@@ -197,6 +219,7 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._is_paused = True
+        self.owner.congested(self)
 
     def resume_writing(self) -> None:
         self._is_paused = self._was_behind = False
@@ -212,24 +235,33 @@ class Connection(asyncio.Protocol):
             self._decoder.expect(ToBroker)
         else:
             self._decoder.expect(BetweenBrokers, LINK_FRAME_BYTES_MAX)
+            self._outbox_bytes_max = LINK_OUTBOX_BYTES_MAX
 
     def put(self, frame: bytes) -> None:
         if self._is_ended:
             return
         if not self._waiting:
             self._loop.call_soon(self._flush)
+        size = len(frame)
         self._waiting.append(frame)
-        self._waiting_bytes += len(frame)
-        self._put_bytes += len(frame)
-        most = LINK_OUTBOX_BYTES_MAX if isinstance(self.who, Neighbor) else CLIENT_OUTBOX_BYTES_MOST
-        if self.outbox_bytes > most:
-            self.reason = f"more than {most:,} bytes wait for it"
+        self._waiting_bytes += size
+        self._put_bytes += size
+        self._outbox_bytes_most += size
+        if self._outbox_bytes_most > self._outbox_bytes_max:
+            self._check_outbox()
+
+    def _check_outbox(self) -> None:
+        self._outbox_bytes_most = self.outbox_bytes
+        if self._outbox_bytes_most > self._outbox_bytes_max:
+            self.reason = f"more than {self._outbox_bytes_max:,} bytes wait for it"
+            self.overflow_bytes = self._outbox_bytes_most
             self.abort()
 
     def _flush(self) -> None:
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         if self._transport is not None and waiting:
-            self._transport.write(b"".join(waiting))
+            self._transport.write(waiting[0] if len(waiting) == 1 else b"".join(waiting))
+            self._outbox_bytes_most = self._transport.get_write_buffer_size()
         if self._was_behind and not self._is_paused:
             self._was_behind = False
             self.owner.drained(self)
@@ -238,12 +270,23 @@ class Connection(asyncio.Protocol):
         """Asked with each ping: whether the other side has been silent for too many of them. Who takes what has
         waited for it is not silent, however long an answer takes to come behind all that. Looks are counted, not
         seconds: when we are late ourselves, what came meanwhile is not read yet."""
+        if self._is_held:
+            return False
         left = self.outbox_bytes
         if self._left_at_look and self._put_bytes - left > self._taken_at_look:
             self._looks_silent = 0
         self._left_at_look, self._taken_at_look = left, self._put_bytes - left
         self._looks_silent += 1
         return self._looks_silent > SILENT_LOOKS_MAX
+
+    def is_alive(self) -> bool:
+        """Asks the other side whether it is there, and does not wait: it is, until it has not answered for
+        ANSWER_S_MAX, nor taken anything of what waits for it."""
+        now, left = self._loop.time(), self.outbox_bytes
+        if self._asked_at is None or left < self._left_when_asked:
+            self._asked_at, self._left_when_asked = now, left
+            self.put(_PING)
+        return now - self._asked_at < ANSWER_S_MAX
 
     @property
     def outbox_bytes(self) -> int:
@@ -254,8 +297,24 @@ class Connection(asyncio.Protocol):
     def is_congested(self) -> bool:
         return self._is_paused
 
+    @property
+    def is_full(self) -> bool:
+        return self._is_paused and self.outbox_bytes > FULL_BYTES
+
+    def hold(self) -> None:
+        """Reads nothing more until `release`: the other side waits when the system's buffers are full."""
+        if self._transport is not None and self.is_open and not self._is_held:
+            self._is_held = True
+            self._transport.pause_reading()
+
+    def release(self) -> None:
+        if self._transport is not None and self.is_open and self._is_held:
+            self._is_held = False
+            self._looks_silent = 0
+            self._transport.resume_reading()
+
     def is_behind(self) -> bool:
-        if self.outbox_bytes <= CLIENT_OUTBOX_BYTES_MAX:
+        if self._outbox_bytes_most <= CLIENT_OUTBOX_BYTES_MAX or self.outbox_bytes <= CLIENT_OUTBOX_BYTES_MAX:
             return False
         self._was_behind = True
         return True
@@ -265,6 +324,18 @@ class Connection(asyncio.Protocol):
             self.reason = reason
             self.put(frame(Goodbye(reason, is_final)))
             self.close()
+
+    def leave(self, reason: str) -> None:
+        """Says goodbye, and is closed by the other side when that has read it. Until then what comes is read and
+        dropped: to close with something unread would have the system throw away what it has still to send."""
+        if not self._is_ended:
+            self.reason = reason
+            self.release()
+            self.put(frame(Goodbye(reason)))
+            self._flush()
+            if self._transport is not None and self.is_open:
+                self._transport.write_eof()
+            self._is_ended = True
 
     def close(self) -> None:
         """Closes once what waits is written."""

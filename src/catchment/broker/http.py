@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import uvicorn
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from catchment.broker.config import Address
 from catchment.broker.http_pages import PUBLISHER, Pages
@@ -26,8 +27,18 @@ if TYPE_CHECKING:
 HTTP_CONNECTIONS_MAX: Final = 2_000
 # A WebSocket only delivers: whatever is sent to it ends it, and need not be long.
 WEBSOCKET_BYTES_MAX: Final = 65_536
+# What waits for one: deliveries wait in its log, so this is a message and pongs.
+WEBSOCKET_OUTBOX_BYTES_MAX: Final = 16 * 1_048_576
 HTTP_DRAIN_S_MAX: Final = 5
 EXPIRY_S: Final = 30.0
+
+
+class _WebSocket(WebSocketsSansIOProtocol):
+    def handle_ping(self) -> None:
+        """One that pings and reads no answer would fill our memory with them."""
+        super().handle_ping()
+        if self.transport.get_write_buffer_size() > WEBSOCKET_OUTBOX_BYTES_MAX:
+            self.transport.abort()
 
 
 class _Outlet:
@@ -79,7 +90,7 @@ class HttpSide:
         config = uvicorn.Config(
             self.pages.app(),
             http="h11",
-            ws="websockets-sansio",
+            ws=_WebSocket,
             lifespan="off",
             log_config=None,
             log_level="warning",
@@ -109,6 +120,10 @@ class HttpSide:
     def abort(self) -> None:
         if self._server is not None:
             self._server.force_exit = True
+            for server in self._server.servers:
+                server.close()
+            for task in self._tasks:
+                task.cancel()
 
     async def _expire(self) -> None:
         while True:

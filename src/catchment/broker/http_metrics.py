@@ -65,11 +65,25 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily("catchment_links", "Links to neighbors that are up", len(links))
         received = CounterMetricFamily("catchment_link_received", "Notifications from a neighbor", labels=("neighbor",))
         forwarded = CounterMetricFamily("catchment_link_forwarded", "Notifications to a neighbor", labels=("neighbor",))
+        waiting = GaugeMetricFamily("catchment_link_outbox_bytes", "What waits for a neighbor", labels=("neighbor",))
+        congested = GaugeMetricFamily(
+            "catchment_link_congested", "Whether so much waits that publishers wait too", labels=("neighbor",)
+        )
         for neighbor, link in links:
+            connection = self._broker.link_of(neighbor)
             received.add_metric((neighbor.name,), link.received)
             forwarded.add_metric((neighbor.name,), link.forwarded)
-        yield received
-        yield forwarded
+            waiting.add_metric((neighbor.name,), connection.outbox_bytes)
+            congested.add_metric((neighbor.name,), connection.is_congested)
+        yield from (received, forwarded, waiting, congested)
+        credits = self._broker.credits
+        yield GaugeMetricFamily(
+            "catchment_publishers_held", "Publishers that are not read because a link is full", len(credits.held)
+        )
+        yield CounterMetricFamily(
+            "catchment_links_given_up", "Links ended because too much waited", credits.links_given_up
+        )
+        yield CounterMetricFamily("catchment_bytes_given_up", "What was lost with those", credits.bytes_given_up)
 
 
 def registry_of(broker: Broker, subscriptions: Subscriptions, requests: Requests) -> CollectorRegistry:

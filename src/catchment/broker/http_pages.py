@@ -156,6 +156,8 @@ class Pages:
     async def publish(self, request: Request) -> Response:
         body = await _body(request)
         notifications = notifications_of(request.headers.items(), body)
+        if self.broker.is_stopping:
+            return problem(503, "this broker is shutting down: nothing is published")
         if self.broker.is_congested:
             return problem(503, "a link to a neighbor is congested: nothing is published, try again")
         stamped = [one if one.time is not None else one.stamped(time=datetime.now(UTC)) for one in notifications]

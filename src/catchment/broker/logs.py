@@ -9,11 +9,25 @@ from typing import Final, Literal, TextIO
 
 LogFormat = Literal["human", "json"]
 
+# Of a field: names and reasons come from others, and a line is to be read.
+FIELD_CHARACTERS_MAX: Final = 1_024
+
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+    return {name: _bounded(value) for name, value in vars(record).items() if name not in _STANDARD}
+
+
+def _bounded(value: object) -> object:
+    if not isinstance(value, str) or len(value) <= FIELD_CHARACTERS_MAX:
+        return value
+    return value[: FIELD_CHARACTERS_MAX - 1] + "…"
+
+
+def _on_one_line(value: object) -> str:
+    """What others say cannot look like lines of ours."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in str(value))
 
 
 class HumanFormatter(logging.Formatter):
@@ -21,7 +35,7 @@ class HumanFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S")
-        fields = " ".join(f"{name}={value}" for name, value in _fields(record).items())
+        fields = " ".join(f"{name}={_on_one_line(value)}" for name, value in _fields(record).items())
         line = f"{at} {record.levelname.lower()} {record.getMessage()} {fields}".rstrip()
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 

@@ -60,7 +60,7 @@ from catchment.wire import (
 
 # Notifications in one frame to a neighbor: some hundred kilobytes of small ones.
 FORWARD_MAX: Final = 1_024
-# Identities that one client may ask for: each is kept until the client goes.
+# Identities that one client may ask for, or be mapped to: each is kept until the client goes.
 CLIENT_IDENTITIES_MAX: Final = 10_000
 
 _notification_of: Final = attrgetter("notification")
@@ -128,6 +128,8 @@ class Node:
         self.clients: dict[Client, ClientState] = {}
         self.links: dict[Neighbor, LinkState] = {}
         self.totals = Totals()
+        # Messages that the core was given: each may have changed what is wanted here.
+        self.told_count = 0
         self._now = now
         self._set_timer = set_timer
         self._encoded: tuple[Notification | None, bytes] = (None, b"")
@@ -183,12 +185,18 @@ class Node:
         for name in (request.identity, getattr(request, "id", request.identity)):
             if not 1 <= len(name) <= IDENTITY_CODEPOINTS_MAX:
                 raise LimitError("IDENTITY_CODEPOINTS_MAX", IDENTITY_CODEPOINTS_MAX, f"a name of {len(name):,}")
-        if isinstance(request, MapIdentity) and Client(request.handler) not in self.clients:
-            raise BadIdError(f"there is no client {shown(request.handler)} at {self.name}")
-        if request.identity not in state.identities:
-            if len(state.identities) >= CLIENT_IDENTITIES_MAX:
+        states = [state]
+        if isinstance(request, MapIdentity):
+            handler = self.clients.get(Client(request.handler))
+            if handler is None:
+                raise BadIdError(f"there is no client {shown(request.handler)} at {self.name}")
+            # It keeps the identity from now on, also when who has asked is gone.
+            states.append(handler)
+        for one in states:
+            if request.identity not in one.identities and len(one.identities) >= CLIENT_IDENTITIES_MAX:
                 raise LimitError("CLIENT_IDENTITIES_MAX", CLIENT_IDENTITIES_MAX, "one more", "use another connection")
-            state.identities.add(request.identity)
+        for one in states:
+            one.identities.add(request.identity)
 
     def misasked(self, client: Client, unfit: Unfit) -> None:
         """In a good frame, something that cannot be had."""
@@ -233,6 +241,7 @@ class Node:
         self._tell(TimerFired(name), HOST)
 
     def _tell(self, message: Message, source: Interface) -> list[Refuse]:
+        self.told_count += 1
         return self._perform(self.core.on_message(message, source, self._now()))
 
     def _hand_over(self, batch: Sequence[Routed], source: Interface) -> list[Refuse]:

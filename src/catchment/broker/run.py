@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from collections.abc import Callable
 
@@ -11,18 +12,22 @@ from catchment.broker.server import Broker
 from catchment.routing.recall import warm
 
 
-def run_broker(config: Config, ready: Callable[[Broker], None] = lambda broker: None) -> None:
-    """Returns when the broker has stopped: on the first SIGINT or SIGTERM it drains, on the second it ends at once."""
+def run_broker(config: Config, ready: Callable[[Broker], None] = lambda broker: None) -> bool:
+    """Returns when the broker has stopped: on the first SIGINT or SIGTERM it drains, on the second it ends at once.
+    Whether it has drained."""
     try:
         import uvloop
     except ImportError:  # not on every platform
-        asyncio.run(_running(config, ready))
+        return asyncio.run(_running(config, ready))
     else:
-        uvloop.run(_running(config, ready))
+        return uvloop.run(_running(config, ready))
 
 
-async def _running(config: Config, ready: Callable[[Broker], None]) -> None:
+async def _running(config: Config, ready: Callable[[Broker], None]) -> bool:
     warm()
+    # What is loaded by now stays: a full collection need not look at it each time.
+    gc.collect()
+    gc.freeze()
     broker = Broker(config)
     await broker.start()
     loop = asyncio.get_running_loop()
@@ -32,3 +37,4 @@ async def _running(config: Config, ready: Callable[[Broker], None]) -> None:
     ready(broker)
     await broker.stopped()
     await asyncio.gather(*stopping, return_exceptions=True)
+    return not broker.is_cut_short

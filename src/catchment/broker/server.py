@@ -3,13 +3,10 @@
 Links. A neighbor is named by its address; who connects says who it is, and both ends say which routing system they run:
 two that differ cannot be one network. A link that is lost is tried again, at first soon, then every few seconds. Two
 brokers that name each other have one link: the first that both ends know; of two that are made at the same time the one
-that the lesser name has opened. A broker that has come back is told from that by its instance.
+that the lesser name has opened. A broker that has come back, or another of the same name, is told from that by its
+instance: it is refused while the one that is there answers, and takes its place if that does not.
 
-Back-pressure. A client may publish as many notifications as it has credit for; it is given back what was handled,
-unless a link is congested: then it waits until that has drained. One that publishes well past its credit loses its
-connection.
-
-Shutdown. `stop` takes no more connections, lets what waits be written, and closes; a second one ends at once.
+Shutdown. `stop` takes no more connections, lets what waits be read, and closes; a second one ends at once.
 """
 
 from __future__ import annotations
@@ -22,16 +19,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from catchment.broker.config import Address, Config
 from catchment.broker.connection import Connection
+from catchment.broker.credit import CREDIT, Credits
+from catchment.broker.idle import keep_prepared
 from catchment.broker.node import Node
 from catchment.broker.status import explained, status_of
 from catchment.errors import CatchmentError, shown
 from catchment.model.filter import IDENTITY_CODEPOINTS_MAX
 from catchment.routing.messages import Client, Neighbor, Time
 from catchment.wire import (
-    BATCH_MAX,
     VERSION,
     Batch,
-    Credit,
     Hello,
     Look,
     Ping,
@@ -47,10 +44,6 @@ from catchment.wire import (
 if TYPE_CHECKING:
     from catchment.broker.http import HttpSide
 
-# Notifications that a client may have under way: a few reads of a busy broker.
-CREDIT: Final = 8_192
-# So many past that are let pass, one `Publish`; who goes on does not heed it, and is ended.
-CREDIT_SLACK: Final = BATCH_MAX
 CONNECTIONS_MAX: Final = 10_000
 PING_S: Final = 5.0
 LINK_COST_MAX: Final = 1_000_000
@@ -75,7 +68,7 @@ class Broker:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._connections: dict[Connection, None] = {}
         self._by_who: dict[Client | Neighbor, Connection] = {}
-        self._owed: dict[Connection, int] = {}
+        self.credits = Credits(config.name, self._loop.time)
         self._tasks: list[asyncio.Task[None]] = []
         self._dialing: dict[Connection, tuple[Address, asyncio.Future[None]]] = {}
         # Why the broker at an address was last no neighbor.
@@ -83,6 +76,8 @@ class Broker:
         self._server: asyncio.Server | None = None
         self.http: HttpSide | None = None
         self._is_stopping = False
+        # Whether a second `stop` came before what waited was read.
+        self.is_cut_short = False
         self._stopped = asyncio.Event()
         self.started = self._loop.time()
 
@@ -96,6 +91,7 @@ class Broker:
         await self._start_http()
         self._tasks = [self._loop.create_task(self._keep_link(one)) for one in config.neighbors]
         self._tasks.append(self._loop.create_task(self._watch()))
+        self._tasks.append(self._loop.create_task(keep_prepared(self.node)))
         log.info("listening", extra={"broker": config.name, "address": str(self.address), "routing": config.routing})
 
     async def _start_http(self) -> None:
@@ -111,8 +107,9 @@ class Broker:
                 raise
 
     async def stop(self) -> None:
-        """Lets what waits be written, then closes. Called again, it closes at once."""
+        """Lets what waits be read, then closes. Called again, it closes at once."""
         if self._is_stopping:
+            self.is_cut_short = self.is_cut_short or not self._stopped.is_set()
             for one in list(self._connections):
                 one.abort()
             if self.http is not None:
@@ -127,17 +124,24 @@ class Broker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for handle in self._timers.values():
             handle.cancel()
-        if self.http is not None:
-            await self.http.stop(f"{self.config.name} is shutting down")
+        await asyncio.gather(self._drain(), self._stop_http())
+        self._stopped.set()
+        log.info("stopped", extra={"broker": self.config.name})
+
+    async def _drain(self) -> None:
         for one in list(self._connections):
-            one.end(f"{self.config.name} is shutting down")
+            if isinstance(one.who, Client) and self._by_who.get(one.who) is one:
+                self.node.caught_up(one.who)
+            one.leave(f"{self.config.name} is shutting down")
         until = self._loop.time() + DRAIN_S_MAX
         while self._connections and self._loop.time() < until and not self._stopped.is_set():
             await asyncio.sleep(0.02)
         for one in list(self._connections):
             one.abort()
-        self._stopped.set()
-        log.info("stopped", extra={"broker": self.config.name})
+
+    async def _stop_http(self) -> None:
+        if self.http is not None:
+            await self.http.stop(f"{self.config.name} is shutting down")
 
     async def stopped(self) -> None:
         await self._stopped.wait()
@@ -225,6 +229,9 @@ class Broker:
             self._client_came(connection, hello)
         elif self._is_second(connection, hello.name, hello.instance):
             connection.end(LINKED)
+        elif refusal := self._namesake(hello.name, hello.instance):
+            log.warning("refused", extra={"broker": self.config.name, "from": hello.name, "reason": refusal})
+            connection.end(refusal)
         else:
             welcome = Welcome(VERSION, self.config.name, self.config.routing, cost=hello.cost, instance=self.instance)
             connection.put(frame(welcome))
@@ -232,26 +239,35 @@ class Broker:
 
     def _refusal(self, hello: Hello) -> str:
         """Why who says this cannot be here; nothing if it can."""
-        (low, high), name, config = hello.versions, hello.name, self.config
+        (low, high), name = hello.versions, hello.name
         if not low <= VERSION <= high:
             return f"this broker speaks version {VERSION}, you speak {low} to {high}"
-        if not 1 <= len(name) <= IDENTITY_CODEPOINTS_MAX:
-            return f"a name has 1 to {IDENTITY_CODEPOINTS_MAX:,} characters, found {len(name):,}"
-        if hello.role == "client":
-            return "names that begin with @ are the broker's own" if name.startswith("@") else ""
-        if hello.routing != config.routing:
-            return f"{config.name} runs {config.routing}, {shown(name)} runs {shown(hello.routing)}"
+        if hello.role == "broker":
+            return self._link_refusal(hello)
+        return "names that begin with @ are the broker's own" if name.startswith("@") else _misnamed(name)
+
+    def _link_refusal(self, other: Hello | Welcome) -> str:
+        """Why who says this is no neighbor; nothing if it is."""
+        name, config = other.name, self.config
+        if found := _misnamed(name) or _misnamed(other.instance or "none"):
+            return found
+        if other.routing != config.routing:
+            return f"{config.name} runs {config.routing}, {shown(name)} runs {shown(other.routing)}"
         if name == config.name:
             return f"two brokers are named {shown(name)}"
-        if not 1 <= hello.cost <= LINK_COST_MAX:
-            return f"a link costs 1 to {LINK_COST_MAX:,}, found {hello.cost}"
+        if not 1 <= other.cost <= LINK_COST_MAX:
+            return f"a link costs 1 to {LINK_COST_MAX:,}, found {other.cost}"
         return ""
 
     def welcomed(self, connection: Connection, welcome: Welcome) -> None:
         if welcome.version != VERSION:
             connection.end(f"{shown(welcome.name)} speaks version {welcome.version}, {VERSION} was offered")
+        elif refusal := self._link_refusal(welcome):
+            connection.end(refusal)
         elif self._is_second(connection, welcome.name, welcome.instance):
             connection.end(LINKED)
+        elif refusal := self._namesake(welcome.name, welcome.instance):
+            connection.end(refusal)
         else:
             self._refused.pop(self._dialing[connection][0], None)
             self._link_came(connection, welcome.name, welcome.instance, welcome.cost)
@@ -267,14 +283,23 @@ class Broker:
         is_by_lesser = (self.config.name < name) == connection.is_outgoing
         return not is_by_lesser
 
+    def _namesake(self, name: str, instance: str) -> str:
+        """Why a broker of this name cannot come: another is there. It may be the same, started again before the end of
+        what it was is noticed: so it is not final, and one of the next attempts finds that it does not answer."""
+        other = self._by_who.get(Neighbor(name))
+        if other is None or not other.is_open or other.instance == instance or not other.is_alive():
+            return ""
+        return f"{self.config.name} has a link to another broker named {shown(name)}: names are unique in a network"
+
     def _link_came(self, connection: Connection, name: str, instance: str, cost: int) -> None:
         neighbor = Neighbor(name)
         before = self._by_who.pop(neighbor, None)
         if before is not None:
             if before.is_open and before.instance != instance:
-                # It has come back before its end was noticed; or there are two, and they take the link in turns.
+                # It has come back before its end was noticed.
                 log.warning("link replaced", extra={"broker": self.config.name, "neighbor": name})
             before.end("replaced by another connection")
+            self.credits.link_relieved(before)
         connection.instance = instance
         connection.known_as(neighbor)
         self._by_who[neighbor] = connection
@@ -299,43 +324,28 @@ class Broker:
     def published(self, connection: Connection, publications: list[Publish]) -> None:
         if not isinstance(connection.who, Client):
             connection.end("publication before Welcome")
-        elif self._is_credited(connection, sum(len(one.notifications) for one in publications)):
+        elif self.credits.is_good_for(connection, sum(len(one.notifications) for one in publications)):
             self.node.published(connection.who, publications)
-            self._pay(connection)
+            self.credits.handled(connection)
 
     def misasked(self, connection: Connection, unfit: Unfit) -> None:
         assert isinstance(connection.who, Client)
-        if self._is_credited(connection, unfit.notifications):
+        if self.credits.is_good_for(connection, unfit.notifications):
             self.node.misasked(connection.who, unfit)
-            self._pay(connection)
-
-    def _is_credited(self, connection: Connection, count: int) -> bool:
-        """Whether a client may publish so many more; who goes well past its credit is ended."""
-        owed = self._owed.get(connection, 0) + count
-        if owed > CREDIT + CREDIT_SLACK:
-            connection.end(f"{owed - CREDIT:,} notifications past its credit: wait for Credit")
-            return False
-        if owed:
-            self._owed[connection] = owed
-        return True
-
-    def _pay(self, connection: Connection) -> None:
-        """Gives back the credit for what was handled, unless what it led to is not on its way yet."""
-        if self._owed.get(connection, 0) >= CREDIT // 4 and not self.is_congested:
-            connection.put(frame(Credit(self._owed.pop(connection))))
+            self.credits.handled(connection)
 
     @property
     def is_congested(self) -> bool:
         """Whether a neighbor does not keep up."""
-        return any(self._by_who[one].is_congested for one in self.node.links if one in self._by_who)
+        return bool(self.credits.congested)
 
-    def _pay_all(self) -> None:
-        for one in list(self._owed):
-            self._pay(one)
+    def congested(self, connection: Connection) -> None:
+        if isinstance(connection.who, Neighbor):
+            self.credits.link_congested(connection, connection.who)
 
     def drained(self, connection: Connection) -> None:
         if isinstance(connection.who, Neighbor):
-            self._pay_all()
+            self.credits.link_relieved(connection)
         elif connection.who is not None and self._by_who.get(connection.who) is connection:
             self.node.caught_up(connection.who)
 
@@ -359,7 +369,7 @@ class Broker:
 
     def closed(self, connection: Connection, reason: str) -> None:
         self._connections.pop(connection, None)
-        self._owed.pop(connection, None)
+        self.credits.gone(connection)
         address, lost = self._dialing.pop(connection, (None, None))
         if lost is not None and not lost.done():
             lost.set_result(None)
@@ -371,8 +381,6 @@ class Broker:
             if isinstance(who, Neighbor):
                 self.node.link_down(who)
                 log.info("link down", extra={"broker": self.config.name, "neighbor": who.name, "reason": reason})
-                # If it was congested, publishers have waited for it: they need not any more.
-                self._pay_all()
             else:
                 self.node.client_down(who)
                 log.debug("client down", extra={"broker": self.config.name, "client": who.name, "reason": reason})
@@ -398,12 +406,19 @@ class Broker:
         """Those that wait to fire."""
         return len(self._timers)
 
-    def instance_of(self, neighbor: Neighbor) -> str:
-        return self._by_who[neighbor].instance if neighbor in self._by_who else ""
+    def link_of(self, neighbor: Neighbor) -> Connection:
+        """Of one that is there."""
+        return self._by_who[neighbor]
 
     @property
     def connections(self) -> tuple[Connection, ...]:
         return tuple(self._connections)
+
+
+def _misnamed(name: str) -> str:
+    if 1 <= len(name) <= IDENTITY_CODEPOINTS_MAX:
+        return ""
+    return f"a name has 1 to {IDENTITY_CODEPOINTS_MAX:,} characters, found {len(name):,}"
 
 
 def _now() -> Time:

@@ -30,16 +30,21 @@ def status_of(broker: Broker) -> dict[str, Any]:
         "table_filters": len(getattr(node.core, "interest", ())),
         "remote_filters": getattr(node.core, "remote_filters", 0),
         "timers": broker.timers_count,
+        "publishers_held": len(broker.credits.held),
+        "links_given_up": broker.credits.links_given_up,
+        "bytes_given_up": broker.credits.bytes_given_up,
         "totals": {name: getattr(node.totals, name) for name in node.totals.__slots__},
         "links": [
             {
                 "neighbor": one.name,
-                "instance": broker.instance_of(one),
+                "instance": broker.link_of(one).instance,
                 "cost": link.cost,
                 "received": link.received,
                 "forwarded": link.forwarded,
                 "messages_sent": link.sent,
                 "messages_heard": link.heard,
+                "outbox_bytes": broker.link_of(one).outbox_bytes,
+                "is_congested": broker.link_of(one).is_congested,
             }
             for one, link in sorted(node.links.items())
         ],

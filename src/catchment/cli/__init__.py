@@ -16,10 +16,17 @@ from typing import Annotated, Final, Literal
 from cyclopts import App, CycloptsError, Parameter
 
 from catchment import __version__
-from catchment.cli.terminal import EXIT_BAD_USAGE, EXIT_FAILED, BadUsage, complain, console, prepare_streams
+from catchment.cli.terminal import (
+    EXIT_BAD_USAGE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    BadUsage,
+    complain,
+    console,
+    prepare_streams,
+)
 from catchment.errors import CatchmentError
 
-EXIT_INTERRUPTED: Final = 130
 EXIT_PIPE_CLOSED: Final = 141
 
 HELP: Final = """\
@@ -118,6 +125,7 @@ def demo(*, json: JsonFlag = False) -> int:
 SUBSCRIPTIONS_HELP: Final = "A file or directory of subscriptions: id, subscriber, filter; broker, dialect, expires."
 FORMAT_HELP: Final = "What the files are; unless told, what their names say."
 TYPES_HELP: Final = "The attributes and their types, as CSV needs: symbol:string,price:float."
+MAP_HELP: Final = "Attributes in one column, a map, not in one each: for names by the thousand."
 MasterFlag = Annotated[str | None, Parameter(help="The Spark master; local[*] unless told.")]
 OUTPUT_NAMES: Final = ["--output", "-o"]
 INDEX_HELP: Final = "The index that catchment compile made."
@@ -163,6 +171,7 @@ def match(
     output: Annotated[str, Parameter(name=OUTPUT_NAMES, help="A new directory for the result.", metavar="OUT")],
     format: NotificationFormatFlag = None,
     types: Annotated[str | None, Parameter(help=TYPES_HELP)] = None,
+    as_map: Annotated[bool, Parameter(name="--map", help=MAP_HELP, negative="", show_default=False)] = False,
     pairs: Annotated[bool, Parameter(help="A row for each match.", negative="", show_default=False)] = False,
     unmatched: Annotated[bool, Parameter(help="Only what nobody asked for.", negative="", show_default=False)] = False,
     counts: Annotated[
@@ -176,7 +185,7 @@ def match(
     from catchment.cli.match import chosen_kind, run_match
 
     kind = chosen_kind(pairs, unmatched, counts, bool(explain))
-    return run_match(notifications, index, output, format, types, kind, explain or [], master, json)
+    return run_match(notifications, index, output, format, types, as_map, kind, explain or [], master, json)
 
 
 @app.command

@@ -26,6 +26,7 @@ def run_match(
     output: str,
     format: str | None,
     types: str | None,
+    as_map: bool,
     kind: str,
     explained: list[str],
     master: str | None,
@@ -41,7 +42,7 @@ def run_match(
     opened = open_index(index)
     with Stages(spark, as_json) as stages:
         stages("reading")
-        given = read_notifications(spark, notifications, chosen, declared)  # type: ignore[arg-type]
+        given = read_notifications(spark, notifications, chosen, declared, as_map=as_map)  # type: ignore[arg-type]
         stages("matching")
         counts = _write(given, opened, output, kind, explained)
     if kind == EXPLAIN and not as_json:

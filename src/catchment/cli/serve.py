@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catchment.cli.terminal import BadUsage
+from catchment.cli.terminal import EXIT_INTERRUPTED, BadUsage
 from catchment.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ def run_serve(config: str | None, given: dict[str, Any], log: LogFormat, as_json
     chosen = _config(config, given)
     set_up(log, sys.stderr)
     try:
-        run_broker(chosen, lambda broker: _say_ready(broker, as_json))
+        has_drained = run_broker(chosen, lambda broker: _say_ready(broker, as_json))
     except OSError as problem:
         raise BadUsage(f"cannot listen at {chosen.listen}: {problem.strerror or problem}") from None
-    return 0
+    return 0 if has_drained else EXIT_INTERRUPTED
 
 
 def _config(path: str | None, given: dict[str, Any]) -> Config:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 EXIT_FAILED: Final = 1
 EXIT_BAD_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
 # How much of a long line an error shows around the place it points at.
 EXCERPT_CHARACTERS_MAX: Final = 72
 # A terminal that says it is narrower (some say 0) would be shown nothing at all.

@@ -45,6 +45,10 @@ async def _watch(url: str, every_s: float, count: int | None, as_json: bool) -> 
     return 0
 
 
+def _congestion(link: dict[str, Any]) -> str:
+    return f", congested: {link['outbox_bytes']:,} bytes wait" if link["is_congested"] else ""
+
+
 def _table(before: dict[str, Any], now: dict[str, Any], seconds: float) -> Table:
     """Rates since the last look."""
     from rich.table import Table
@@ -59,11 +63,15 @@ def _table(before: dict[str, Any], now: dict[str, Any], seconds: float) -> Table
         found.add_row(name, f"{(later - earlier) / seconds:,.0f}", "", f"{later:,}")
     found.add_row("subscriptions", "", "", f"{now['subscriptions']:,}")
     found.add_row("filters in the table", "", "", f"{now['table_filters']:,}")
+    for name in ("publishers_held", "links_given_up", "bytes_given_up"):
+        # Rare, and worth a look when it happens.
+        if now[name]:
+            found.add_row(name.replace("_", " "), "", "", f"{now[name]:,}")
     known = {one["neighbor"]: one for one in before["links"]}
     for link in now["links"]:
         earlier = known.get(link["neighbor"], link)
         found.add_row(
-            f"link to {link['neighbor']}",
+            f"link to {link['neighbor']}{_congestion(link)}",
             f"{(link['received'] - earlier['received']) / seconds:,.0f}",
             f"{(link['forwarded'] - earlier['forwarded']) / seconds:,.0f}",
             f"{link['received'] + link['forwarded']:,}",

@@ -5,6 +5,9 @@ stated again, with what it has been delivered, so that nothing comes twice. What
 gone: the next delivery of each subscription says that there may be a gap. A publication or request that was under way
 when the connection was lost raises `ConnectionLostError`: nobody knows whether it was done.
 
+Identities that were mapped to another client are mapped again; if that one is not back yet, as soon as it is: what
+they are due comes here until then.
+
 What waits to be read is bounded, for each subscription: past it, what comes is dropped, and the next delivery says how
 many were. The broker does the same for a client that does not read at all.
 """
@@ -14,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -62,6 +66,7 @@ SEEN_BYTES_MAX: Final = 1_048_576
 SEEN_SOURCES_MAX: Final = 10_000
 
 Ack = Literal["none", "accepted"]
+log = logging.getLogger("catchment.client")
 
 
 class Subscription(Queue):
@@ -99,6 +104,7 @@ class Client:
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
         self._advertisements: dict[tuple[str, Advertisement], None] = {}
         self._suspended: set[str] = set()
+        self._handlers: dict[str, str] = {}
         self._all: Queue | None = None
         self._seen = Newest(SEEN_SOURCES_MAX)
         self._seen.merge(seen or {})
@@ -189,16 +195,36 @@ class Client:
         is refused now, by a broker with other limits, has ended."""
         for identity, one in self._advertisements:
             connection.ask(Advertise(identity, one)).add_done_callback(_heard)
-        # Before the subscriptions: nothing is delivered in between.
+        # Before the subscriptions: nothing is delivered in between, or to somebody else.
+        for identity, handler in list(self._handlers.items()):
+            self._remap(connection, identity, handler, RETRY_S_FIRST)
         for identity in sorted(self._suspended):
             connection.ask(Suspend(identity)).add_done_callback(_heard)
         for key, subscription in self._subscriptions.items():
             answer = connection.ask(Subscribe(subscription.identity, subscription.id, subscription.wanted))
             answer.add_done_callback(partial(self._restated, key))
 
+    def _remap(self, connection: Connection, identity: str, handler: str, wait: float) -> None:
+        if connection.is_open and self._handlers.get(identity) == handler:
+            answer = connection.ask(MapIdentity(identity, handler))
+            answer.add_done_callback(partial(self._remapped, connection, identity, handler, wait))
+
+    def _remapped(
+        self, connection: Connection, identity: str, handler: str, wait: float, answer: asyncio.Future[Any]
+    ) -> None:
+        problem = None if answer.cancelled() else answer.exception()
+        if isinstance(problem, BadIdError):
+            # After a restart of the broker clients come in any order: the handler may not be there yet.
+            self._loop.call_later(wait, self._remap, connection, identity, handler, min(2 * wait, RETRY_S_MOST))
+        elif problem is not None and not isinstance(problem, ConnectionLostError):
+            if self._handlers.get(identity) == handler:
+                del self._handlers[identity]
+            log.warning("mapping refused", extra={"identity": identity, "handler": handler, "reason": str(problem)})
+
     def _restated(self, key: tuple[str, str], answer: asyncio.Future[Any]) -> None:
         problem = None if answer.cancelled() else answer.exception()
-        if problem is not None and not isinstance(problem, ConnectionLostError):
+        # With a BadIdError it is there still: an identity lives as long as its handler, which has not been away.
+        if problem is not None and not isinstance(problem, ConnectionLostError | BadIdError):
             subscription = self._subscriptions.pop(key, None)
             if subscription is not None:
                 subscription.end(problem)
@@ -280,8 +306,9 @@ class Client:
         await self._ask(Resume(identity or self.identity))
 
     async def map_identity(self, identity: str, handler: str) -> None:
-        """What the identity is due goes to the client of that name from now on."""
+        """What the identity is due goes to the client of that name from now on, also after a reconnect."""
         await self._ask(MapIdentity(identity, handler))
+        self._handlers[identity] = handler
 
     async def look(
         self, what: Literal["status", "explain"] = "status", notification: Notification | None = None
@@ -345,25 +372,25 @@ class Client:
             self._all = Queue()
         return self._all
 
-    def _came(self, message: Delivery | SequenceDelivery | Lost) -> None:
+    def _came(self, message: Delivery | SequenceDelivery | Lost, size: int) -> None:
         match message:
             case Delivery():
-                self._deliver(message.identity, message.subscriptions, (message.notification,))
+                self._deliver(message.identity, message.subscriptions, (message.notification,), size)
             case SequenceDelivery():
-                self._deliver(message.identity, (message.subscription,), message.notifications)
+                self._deliver(message.identity, (message.subscription,), message.notifications, size)
             case Lost():
                 for one in self._queues():
                     if not isinstance(one, Subscription) or one.identity == message.identity:
                         one.miss(message.count)
 
-    def _deliver(self, identity: str, ids: tuple[str, ...], notifications: tuple[Notification, ...]) -> None:
+    def _deliver(self, identity: str, ids: tuple[str, ...], notifications: tuple[Notification, ...], size: int) -> None:
         for one in notifications:
             self._seen.is_new(one)
         for id in ids:
             if (found := self._subscriptions.get((identity, id))) is not None:
-                found.put(identity, ids, notifications)
+                found.put(identity, ids, notifications, size)
         if self._all is not None:
-            self._all.put(identity, ids, notifications)
+            self._all.put(identity, ids, notifications, size)
 
 
 def _address(url: str) -> tuple[str, int]:

@@ -13,6 +13,7 @@ from catchment.errors import CatchmentError
 from catchment.model.notification import Notification
 from catchment.routing.messages import Said
 from catchment.wire import (
+    REASON_CODEPOINTS_MAX,
     VERSION,
     Accepted,
     ClientRequest,
@@ -50,10 +51,12 @@ log = logging.getLogger("catchment.client")
 
 
 class Connection(asyncio.Protocol):
-    """Made by `connected`. `came` is given what is delivered, in order; `ready` is called once, on the `Welcome`, and
-    may ask already: nothing overtakes that."""
+    """Made by `connected`. `came` is given what is delivered, in order, and its bytes on the wire; `ready` is called
+    once, on the `Welcome`, and may ask already: nothing overtakes that."""
 
-    def __init__(self, hello: Hello, came: Callable[[Any], None], ready: Callable[[Connection, Welcome], None]) -> None:
+    def __init__(
+        self, hello: Hello, came: Callable[[Any, int], None], ready: Callable[[Connection, Welcome], None]
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self.welcomed: asyncio.Future[Welcome] = self._loop.create_future()
         # Its result is the reason.
@@ -99,16 +102,16 @@ class Connection(asyncio.Protocol):
         self._looks_silent = 0
         try:
             for body in self._decoder.bodies(data):
-                self._handle(self._decoder.decoded(body))
+                self._handle(self._decoder.decoded(body), len(body))
                 if not self.is_open:
                     return
         except WireError as problem:
             self.end(str(problem))
 
-    def _handle(self, message: Any) -> None:
+    def _handle(self, message: Any, size: int) -> None:
         match message:
             case Delivery() | SequenceDelivery() | Lost() if self.welcomed.done():
-                self._came(message)
+                self._came(message, size)
             case Credit():
                 self.credit += message.notifications
                 self._freed.set()
@@ -119,10 +122,12 @@ class Connection(asyncio.Protocol):
             case Refused():
                 self._refused(message)
             case Ping():
-                self._write(_PONG)
+                # While much waits to be sent that is a sign of life too; a broker that only pings fills no memory.
+                if not self._is_paused:
+                    self._write(_PONG)
             case Goodbye():
                 self.is_final = message.is_final
-                self._close(message.reason)
+                self._close(message.reason[:REASON_CODEPOINTS_MAX])
             case Welcome() if not self.welcomed.done():
                 self._welcome(message)
             case Pong():
@@ -255,7 +260,7 @@ async def connected(
     host: str,
     port: int,
     hello: Hello,
-    came: Callable[[Any], None],
+    came: Callable[[Any, int], None],
     ready: Callable[[Connection, Welcome], None],
 ) -> Connection:
     """A connection that was welcomed. ConnectionLostError says why there is none."""

@@ -12,6 +12,8 @@ from catchment.model.notification import Notification
 
 # What waits to be read from one subscription.
 QUEUE_MAX: Final = 100_000
+# And its bytes on the wire: in memory some times as many.
+QUEUE_BYTES_MAX: Final = 64 * 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +35,13 @@ class Delivered:
 
 
 class Queue:
-    """Deliveries that wait to be read, at most QUEUE_MAX; or are handed to `take` as they come."""
+    """Deliveries that wait to be read, at most QUEUE_MAX and QUEUE_BYTES_MAX; or are handed to `take` as they come."""
 
     def __init__(self, take: Callable[[Delivered], None] | None = None) -> None:
         self._take = take
         self._waiting: deque[Delivered] = deque()
+        self._sizes: deque[int] = deque()
+        self._bytes = 0
         self._ready = asyncio.Event()
         # All that was dropped, here or at the broker: also what no delivery has told yet.
         self.missed = 0
@@ -45,8 +49,8 @@ class Queue:
         self._gap = False
         self._end: BaseException | None = None
 
-    def put(self, identity: str, ids: tuple[str, ...], notifications: tuple[Notification, ...]) -> None:
-        if len(self._waiting) >= QUEUE_MAX:
+    def put(self, identity: str, ids: tuple[str, ...], notifications: tuple[Notification, ...], size: int) -> None:
+        if len(self._waiting) >= QUEUE_MAX or self._bytes + size > QUEUE_BYTES_MAX:
             self.miss(1)
             return
         delivered = Delivered(notifications, ids, identity, self._missed, self._gap)
@@ -55,6 +59,8 @@ class Queue:
             self._take(delivered)
             return
         self._waiting.append(delivered)
+        self._sizes.append(size)
+        self._bytes += size
         self._ready.set()
 
     def miss(self, count: int) -> None:
@@ -74,6 +80,7 @@ class Queue:
                 raise self._end
             self._ready.clear()
             await self._ready.wait()
+        self._bytes -= self._sizes.popleft()
         return self._waiting.popleft()
 
     def __aiter__(self) -> AsyncIterator[Delivered]:

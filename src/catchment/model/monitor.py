@@ -126,6 +126,12 @@ class Monitor:
             del self._waiting[key]
         return len(late)
 
+    def give_up_oldest(self, found: Notification) -> bool:
+        """Drops the wait that was begun first; whether it could still have been completed when this came."""
+        so_far = self._waiting.pop(next(iter(self._waiting)))
+        within = self.pattern.within
+        return within is None or found.time is None or found.time - so_far[0].published <= within
+
     def to_json(self) -> list[Json]:
         """The waits in progress, oldest first."""
         return [[found.to_json() for found in so_far] for so_far in self._waiting.values()]

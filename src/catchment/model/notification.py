@@ -11,13 +11,26 @@ import base64
 import binascii
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
+from math import isfinite
 from typing import Final
 
 from msgspec.msgpack import Encoder
 
 from catchment.errors import BadNotificationError, CatchmentError, LimitError, ParseError, shown
-from catchment.model.values import Json, Type, Value, checked, checked_name, type_of, value_from_json, value_to_json
+from catchment.model.values import (
+    INT_MAX,
+    INT_MIN,
+    STRING_CODEPOINTS_MAX,
+    Json,
+    Type,
+    Value,
+    checked,
+    checked_name,
+    type_of,
+    value_from_json,
+    value_to_json,
+)
 
 # Matching costs time for each attribute; a notification describes a happening, not a document.
 NOTIFICATION_ATTRIBUTES_MAX: Final = 1_024
@@ -49,10 +62,10 @@ class Notification(Mapping[str, Value]):
         seq: int | None = None,
         payload: bytes = b"",
     ) -> None:
-        self._attributes = _checked_attributes(attributes)
-        given = {"$id": id, "$source": source, "$time": time, "$seq": seq}
-        self._envelope = {name: _checked_field(name, value) for name, value in given.items() if value is not None}
-        self.payload = _checked_payload(payload)
+        self._attributes = _checked_mapping(attributes) if type(attributes) is dict else _checked_pairs(attributes)
+        self._envelope = _checked_envelope(id, source, time, seq)
+        fits = type(payload) is bytes and len(payload) <= PAYLOAD_BYTES_MAX
+        self.payload = payload if fits else _checked_payload(payload)
         self._hash: int | None = None
         self._content: bytes | None = None
 
@@ -106,12 +119,9 @@ class Notification(Mapping[str, Value]):
         seq: int | None = None,
     ) -> Notification:
         """The same with some of the envelope set."""
-        given = {"$id": id, "$source": source, "$time": time, "$seq": seq}
         found = Notification.__new__(Notification)
         found._attributes, found._content, found.payload = self._attributes, self._content, self.payload
-        found._envelope = self._envelope | {
-            name: _checked_field(name, value) for name, value in given.items() if value is not None
-        }
+        found._envelope = self._envelope | _checked_envelope(id, source, time, seq)
         found._hash = None
         return found
 
@@ -157,7 +167,26 @@ class Notification(Mapping[str, Value]):
         return _from_pairs(_json_object_pairs(text))
 
 
-def _checked_attributes(attributes: Mapping[str, object] | Iterable[tuple[str, object]]) -> dict[str, Value]:
+def _checked_mapping(attributes: dict[str, object]) -> dict[str, Value]:
+    """What almost every notification has is checked here, without a call for each: that is most of decoding one."""
+    if len(attributes) > NOTIFICATION_ATTRIBUTES_MAX:
+        return _checked_pairs(attributes)
+    found: dict[str, Value] = {}
+    for name, value in attributes.items():
+        if name not in _GOOD_NAMES:
+            _check_attribute_name(name)
+        if type(value) is str and len(value) <= STRING_CODEPOINTS_MAX and value.isascii():
+            found[name] = value
+        elif type(value) is float and isfinite(value):
+            found[name] = value + 0.0  # one zero, as `checked` makes it
+        elif type(value) is int and INT_MIN <= value <= INT_MAX:
+            found[name] = value
+        else:
+            found[name] = _checked_at(name, value)
+    return found
+
+
+def _checked_pairs(attributes: Mapping[str, object] | Iterable[tuple[str, object]]) -> dict[str, Value]:
     pairs = attributes.items() if isinstance(attributes, Mapping) else attributes
     found: dict[str, Value] = {}
     for name, value in pairs:
@@ -186,6 +215,22 @@ def _checked_at(name: str, value: object) -> Value:
         raise LimitError(problem.limit, problem.maximum, f"{problem.actual} in {shown(name)}", problem.advice) from None
     except CatchmentError as problem:
         raise BadNotificationError(f"attribute {shown(name)}: {problem}") from None
+
+
+def _checked_envelope(id: str | None, source: str | None, time: datetime | None, seq: int | None) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    if id is not None:
+        found["$id"] = _checked_field("$id", id)
+    if source is not None:
+        # As above: the usual without a call.
+        is_good = type(source) is str and len(source) <= STRING_CODEPOINTS_MAX and source.isascii()
+        found["$source"] = source if is_good else _checked_field("$source", source)
+    if time is not None:
+        is_good = type(time) is datetime and time.tzinfo is UTC and not time.fold
+        found["$time"] = time if is_good else _checked_field("$time", time)
+    if seq is not None:
+        found["$seq"] = seq if type(seq) is int and INT_MIN <= seq <= INT_MAX else _checked_field("$seq", seq)
+    return found
 
 
 def _checked_field(name: str, value: object) -> Value:

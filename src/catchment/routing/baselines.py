@@ -104,6 +104,9 @@ class FloodingCore:
         due = self.sessions.due([one.notification for one in fresh], now)
         return due + [Forward(one, onward) for one in others]
 
+    def prepare(self) -> None:
+        self.sessions.prepare()
+
 
 class CentralizedCore:
     """A broker that relays to `center`, or is it."""
@@ -224,6 +227,10 @@ class CentralizedCore:
                 actions.append(Forward(hop, (onward,)))
         return actions
 
+    def prepare(self) -> None:
+        self.sessions.prepare()
+        self.registry.prepare()
+
     def _copied(self, batch: Sequence[Routed]) -> list[Routed]:
         """At the center: for each notification a copy for each client that wants it."""
         found = self.registry.wanting([one.notification for one in batch])
@@ -280,6 +287,9 @@ class Registry:
     def _cancel(self, origin: str, identity: str, id: str) -> None:
         for number in self._numbers.get(origin, {}).pop((identity, id), ()):
             self._matcher.remove(number)
+
+    def prepare(self) -> None:
+        self._matcher.prepare()
 
     def wanting(self, batch: Sequence[Notification]) -> list[list[tuple[str, str]]]:
         """For each notification the clients that want it, as broker and identity."""

@@ -32,3 +32,9 @@ class RoutingCore(Protocol):
     def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]:
         """All that one read brought: one call of the matcher for the batch."""
         ...
+
+    def prepare(self) -> None:
+        """Does what the next notifications would wait for, such as building an index of filters that have come since
+        the last. A host calls it when it has nothing better to do, or never: no answer depends on it. It may run in
+        a thread beside the other calls."""
+        ...

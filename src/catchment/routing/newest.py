@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from catchment.model.notification import Notification
+
+# All the names that one remembers: a name may be as long as a string.
+NAMES_CODEPOINTS_MAX: Final = 16 * 1_048_576
 
 
 class Newest:
@@ -13,6 +17,7 @@ class Newest:
     def __init__(self, publishers_max: int) -> None:
         self._publishers_max = publishers_max
         self._last: dict[str, int] = {}
+        self._codepoints = 0
 
     def is_new(self, notification: Notification) -> bool:
         """Whether it is newer than all that its publisher has sent; remembers it. Without source or number it is."""
@@ -25,17 +30,26 @@ class Newest:
             known[source] = last
             return False
         known[source] = seq
-        if len(known) > self._publishers_max:
-            del known[next(iter(known))]
+        if last is None:
+            self._remembered(source)
         return True
 
     def merge(self, others: Mapping[str, int]) -> None:
         """As if those had been sent, in this order."""
         known = self._last
         for source, seq in others.items():
-            known[source] = max(seq, known.pop(source, seq))
-        while len(known) > self._publishers_max:
-            del known[next(iter(known))]
+            last = known.pop(source, None)
+            known[source] = seq if last is None else max(seq, last)
+            if last is None:
+                self._remembered(source)
+
+    def _remembered(self, source: str) -> None:
+        known = self._last
+        self._codepoints += len(source)
+        while len(known) > self._publishers_max or self._codepoints > NAMES_CODEPOINTS_MAX:
+            oldest = next(iter(known))
+            del known[oldest]
+            self._codepoints -= len(oldest)
 
     @property
     def last(self) -> dict[str, int]:

@@ -8,10 +8,12 @@ are kept with what was found for them. Where contents do not repeat that is idle
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Final, Generic, TypeVar
 
 from catchment.matching import Matcher
 from catchment.matching.ids import Id
+from catchment.matching.matcher import PENDING_MAX
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
@@ -23,11 +25,14 @@ CONTENTS_MAX: Final = 4_096
 CONTENT_BYTES_MAX: Final = 1_024
 # What is found for one, at most; longer answers cost more to use than to find.
 FOUND_MAX: Final = 256
+# What was made of lists of ids is kept up to so many ids in all: some megabytes.
+USED_IDS_MAX: Final = 65_536
 # So many contents that were not known show whether others repeat: one for each WORTH_ONE_IN; else so many times as
 # many notifications pass before the next try.
 TRIAL: Final = 4_096
 WORTH_ONE_IN: Final = 8
 REST_TRIALS: Final = 16
+WARMING_FILTERS: Final = 3 * PENDING_MAX + 1
 
 
 class RecallingMatcher(Generic[V]):
@@ -39,6 +44,8 @@ class RecallingMatcher(Generic[V]):
         self._use = use
         self._by_group = by_group
         self._known: dict[bytes, V] = {}
+        self._by_ids: dict[tuple[Id, ...], V] = {}
+        self._by_ids_size = 0
         self._naming_envelope: set[Id] = set()
         self._missed = self._recalled = self._resting = 0
 
@@ -47,17 +54,28 @@ class RecallingMatcher(Generic[V]):
 
     def add(self, id: Id, filter: Filter | Cesql, group: Id | None = None) -> None:
         self._matcher.add(id, filter, group)
-        self._known.clear()
+        self._forget()
         if _names_envelope(filter):
             self._naming_envelope.add(id)
 
     def remove(self, id: Id) -> None:
         self._matcher.remove(id)
-        self._known.clear()
+        self._forget()
         self._naming_envelope.discard(id)
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self._by_ids.clear()
+        self._by_ids_size = 0
+
+    def prepare(self) -> None:
+        """For when there is time: see `RoutingCore.prepare`."""
+        self._matcher.prepare(self._by_group)
 
     def found(self, batch: Sequence[Notification]) -> list[V]:
         """For each notification what is to be made of its matches."""
+        if not len(self._matcher):
+            return [self._used(())] * len(batch)
         if self._naming_envelope or self._resting > 0:
             self._resting -= len(batch)
             return self._matched(batch)
@@ -85,29 +103,57 @@ class RecallingMatcher(Generic[V]):
     def _matched(self, batch: Sequence[Notification], keep: bool = False) -> list[V]:
         results: list[V] = []
         for notification, ids in zip(batch, self._ids(batch), strict=True):
-            results.append(self._use(ids))
+            results.append(self._used(tuple(ids)))
             if keep and len(ids) <= FOUND_MAX and len(notification.content) <= CONTENT_BYTES_MAX:
                 if len(self._known) >= CONTENTS_MAX:
                     self._known.clear()
                 self._known[notification.content] = results[-1]
         return results
 
+    def _used(self, ids: tuple[Id, ...]) -> V:
+        """What is made of the same ids is the same: contents differ more than those who want them."""
+        used = self._by_ids.get(ids)
+        if used is None:
+            used = self._use(ids)
+            size = len(ids) + 1
+            if self._by_ids_size + size > USED_IDS_MAX:
+                self._by_ids.clear()
+                self._by_ids_size = 0
+            if size <= USED_IDS_MAX:
+                self._by_ids[ids] = used
+                self._by_ids_size += size
+        return used
+
     def _ids(self, batch: Sequence[Notification]) -> Sequence[Sequence[Id]]:
-        if not len(self._matcher):
-            return [()] * len(batch)
         if self._by_group:
             one = len(batch) == 1
             return [self._matcher.match_groups(batch[0])] if one else self._matcher.match_groups(list(batch))
         return [self._matcher.match(batch[0])] if len(batch) == 1 else self._matcher.match_batch(batch)
 
 
+_WARMING: Final = (
+    "warm = 'up' and level > 3",
+    "warm >* 'u' or warm *< 'p' or warm * 'x' or warm glob 'u?*'",
+    "warm in ('up', 'down') and not level in (1, 2.5) and not exists(cold)",
+    "time > 2026-01-01T00:00:00Z and is = true and $seq > 0",
+)
+
+
 def warm() -> None:
-    """Loads what matching has compiled: now, not with the first notification that comes."""
+    """Loads what matching has compiled, each kernel some milliseconds: now, not with the first that subscribes or
+    publishes."""
+    filters = [Filter(text) for text in _WARMING]
+    time = datetime(2026, 6, 1, tzinfo=UTC)
+    one, *others = [Notification({"warm": "up", "level": level, "time": time, "is": True}) for level in (5, 4.5, 6)]
     for by_group in (False, True):
         matcher: RecallingMatcher[Sequence[Id]] = RecallingMatcher(list, by_group=by_group)
-        matcher.add(1, Filter("warm = 'up' and level > 3"), group=1 if by_group else None)
-        matcher.found([Notification({"warm": "up", "level": 5})])
-        matcher.found([Notification({"warm": "up", "level": level}) for level in (4.5, 6)])
+        # As many as make segments, some of them merged, and leave a few that have no index yet.
+        for id in range(WARMING_FILTERS):
+            matcher.add(id, filters[id % len(filters)], group=id % 2 if by_group else None)
+        for gone in (0, WARMING_FILTERS - 1):
+            matcher.found([one])
+            matcher.found(others)
+            matcher.remove(gone)
 
 
 def _names_envelope(filter: Filter | Cesql) -> bool:

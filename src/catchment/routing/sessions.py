@@ -10,7 +10,8 @@ Every core has one of these, so that a client cannot tell which core serves it:
 - one copy of a notification, however many subscriptions match, with the ids of those that do;
 - nothing twice, nothing out of a publisher's order: what is not newer than the last of its source is not delivered,
   also when the client had that one from another broker;
-- a suspended identity's notifications wait, at most SUSPENDED_MAX, the oldest dropped first and counted.
+- a suspended identity's notifications wait, at most SUSPENDED_MAX, the oldest dropped first and counted;
+- of a pattern that waits for more than a monitor holds the wait that was begun first is given up, and counted.
 
 What the identity wants of the network is `filters_of`: a core forwards those.
 """
@@ -21,12 +22,13 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final
 
 from catchment.errors import BadIdError, LimitError, shown
 from catchment.matching.ids import Id
 from catchment.model.filter import Advertisement, Filter, Pattern
-from catchment.model.monitor import HeldMonitor, Monitor
+from catchment.model.monitor import HeldMonitor, Match, Monitor
 from catchment.model.notification import Notification
 from catchment.routing.messages import (
     Action,
@@ -52,8 +54,12 @@ from catchment.routing.wanted import cancels, filters_for
 
 # What waits for one suspended identity: some minutes of a busy stream, some megabytes.
 SUSPENDED_MAX: Final = 10_000
+# And their bytes: as many as a client that is connected may have waiting at a broker.
+SUSPENDED_BYTES_MAX: Final = 8 * 1_048_576
 # Subscriptions of one identity; more are better stated as fewer, wider ones.
 IDENTITY_SUBSCRIPTIONS_MAX: Final = 100_000
+# Advertisements of one identity: where they count, each is tried for what it publishes.
+IDENTITY_ADVERTISEMENTS_MAX: Final = 1_000
 # Sources whose last `$seq` is kept for one identity, the longest silent forgotten first.
 SEEN_SOURCES_MAX: Final = 10_000
 
@@ -70,6 +76,10 @@ class _Due:
     subscriptions: tuple[str, ...]
     is_sequence: bool
 
+    @property
+    def bytes_count(self) -> int:
+        return sum(len(one.content) + len(one.payload) for one in self.notifications)
+
 
 @dataclass(slots=True)
 class Session:
@@ -83,6 +93,7 @@ class Session:
     monitors: dict[str, Monitor] = field(default_factory=dict)
     newest: Newest = field(default_factory=lambda: Newest(SEEN_SOURCES_MAX))
     waiting: deque[_Due] | None = None
+    waiting_bytes: int = 0
     missed: int = 0
 
 
@@ -162,7 +173,7 @@ class Sessions:
                     raise BadIdError(f"{shown(message.identity)} has no subscription {shown(message.id)}")
                 self._drop(session, message.id)
             case Advertise():
-                session.advertisements[message.advertisement] = None
+                _advertise(session, message.advertisement)
             case Unadvertise():
                 covered = [one for one in session.advertisements if message.advertisement.covers(one)]
                 for one in covered:
@@ -199,6 +210,9 @@ class Sessions:
             del self._owners[number]
         del session.subscriptions[id]
         session.monitors.pop(id, None)
+
+    def prepare(self) -> None:
+        self._matcher.prepare()
 
     # --- what they are due ---
 
@@ -245,7 +259,8 @@ class Sessions:
             if self._held_back:
                 elsewhere = self._held_back.get(monitor.pattern, ())
                 counted = tuple(one for one in matched if one not in elsewhere)
-            for sequence in monitor.on_notification(notification, _instant(now), counted):
+            watched = partial(monitor.on_notification, notification, _instant(now), counted)
+            for sequence in _completed(session, monitor, watched, notification, actions):
                 notifications = tuple(one.notification for one in sequence)
                 self._give(session, _Due(notifications, (id,), True), actions)
 
@@ -268,7 +283,8 @@ class Sessions:
         session, actions = self._sessions[identity], list[Action]()
         monitor = session.monitors[id]
         assert isinstance(monitor, HeldMonitor)
-        for sequence in monitor.on_held(notification, _instant(now), matched):
+        watched = partial(monitor.on_held, notification, _instant(now), matched)
+        for sequence in _completed(session, monitor, watched, notification, actions):
             self._give(session, _Due(tuple(one.notification for one in sequence), (id,), True), actions)
         return actions
 
@@ -277,13 +293,14 @@ class Sessions:
             actions.append(_delivery(session, due))
             return
         session.waiting.append(due)
-        if len(session.waiting) > SUSPENDED_MAX:
-            session.waiting.popleft()
+        session.waiting_bytes += due.bytes_count
+        while len(session.waiting) > SUSPENDED_MAX or session.waiting_bytes > SUSPENDED_BYTES_MAX:
+            session.waiting_bytes -= session.waiting.popleft().bytes_count
             session.missed += 1
 
     def _resumed(self, session: Session) -> list[Action]:
         waiting, missed = session.waiting or (), session.missed
-        session.waiting, session.missed = None, 0
+        session.waiting, session.waiting_bytes, session.missed = None, 0, 0
         told: list[Action] = [Missed(session.client, session.identity, missed)] if missed else []
         return told + [_delivery(session, one) for one in waiting]
 
@@ -292,6 +309,33 @@ class Sessions:
     @property
     def subscriptions_count(self) -> int:
         return sum(len(one.subscriptions) for one in self._sessions.values())
+
+
+def _completed(
+    session: Session,
+    monitor: Monitor,
+    watched: Callable[[], list[tuple[Match, ...]]],
+    notification: Notification,
+    actions: list[Action],
+) -> list[tuple[Match, ...]]:
+    """The sequences of `watched`; past MONITOR_KEYS_MAX it is called again when there is room."""
+    try:
+        return watched()
+    except LimitError:
+        if monitor.give_up_oldest(notification):
+            if session.waiting is None:
+                actions.append(Missed(session.client, session.identity, 1))
+            else:
+                session.missed += 1
+        return watched()
+
+
+def _advertise(session: Session, advertisement: Advertisement) -> None:
+    if len(session.advertisements) >= IDENTITY_ADVERTISEMENTS_MAX and advertisement not in session.advertisements:
+        raise LimitError(
+            "IDENTITY_ADVERTISEMENTS_MAX", IDENTITY_ADVERTISEMENTS_MAX, "one more", "advertise wider, or withdraw some"
+        )
+    session.advertisements[advertisement] = None
 
 
 def _delivery(session: Session, due: _Due) -> Action:

@@ -57,6 +57,8 @@ class AdvertisingCore(SienaCore):
 
     def _on_request(self, message: Request, source: Client) -> list[Action]:
         actions = super()._on_request(message, source)
+        if any(isinstance(one, Refuse) for one in actions):
+            return actions
         if isinstance(message, Advertise):
             self.offers.subscribe(message.identity, message.advertisement)
         elif isinstance(message, Unadvertise):

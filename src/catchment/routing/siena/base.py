@@ -211,6 +211,10 @@ class SienaCore:
                 actions.append(Forward(neighbor, onward))
         return actions
 
+    def prepare(self) -> None:
+        self.sessions.prepare()
+        self._remote.prepare()
+
     def _onward(self, routed: Routed) -> Routed:
         return Routed(routed.notification, routed.origin or self.name, routed.hops + 1)
 

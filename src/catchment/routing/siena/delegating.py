@@ -431,6 +431,10 @@ class DelegatingCore(AdvertisingCore):
                 start = i + 1
         return actions + super().on_notifications(batch[start:], source, now) if start < len(batch) else actions
 
+    def prepare(self) -> None:
+        super().prepare()
+        self._thinned.prepare()
+
     def _parts(self, routed: Routed, source: Interface) -> list[Action]:
         if isinstance(source, Client) and not self._is_advertised(routed):
             return []

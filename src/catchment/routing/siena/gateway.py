@@ -205,6 +205,10 @@ class GatewayCore:
             return [_stranger(self.name, source)]
         return self._joined(here, self._inside[here].on_notifications(batch, source, now), now)
 
+    def prepare(self) -> None:
+        for one in self._inside.values():
+            one.prepare()
+
     def _listener(self, source: Interface) -> Neighbor | None:
         return self._port_of.get(source) if isinstance(source, Neighbor) else HUB
 

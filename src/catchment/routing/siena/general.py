@@ -183,6 +183,8 @@ class GeneralCore(SienaCore):
 
     def _next(self, routed: Routed, origins: Sequence[str], source: Interface) -> list[Neighbor]:
         """The neighbors that a notification goes to, if these origins want it."""
+        if not origins:
+            return []
         hops = self._hops_from(routed.origin or self.name)
         found = map(Neighbor, sorted({hops[one] for one in origins if one in hops}))
         return [one for one in found if one in self._links.costs]

@@ -245,6 +245,9 @@ class MergingCore:
         known = neighbor in self._interest
         return (self._interest[neighbor].filters, self._offers[neighbor].filters) if known else ((), ())
 
+    def prepare(self) -> None:
+        self.inner.prepare()
+
     def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]:
         return self._saved(self.inner.on_notifications(batch, source, now), now)
 

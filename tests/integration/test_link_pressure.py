@@ -1,0 +1,174 @@
+"""A neighbor that does not keep up: publishers here wait, memory is bounded, nothing that was acknowledged is lost."""
+
+import asyncio
+import io
+import re
+
+import httpx
+import pytest
+from rich.console import Console
+
+from catchment import Notification
+from catchment.broker import connection as connection_module
+from catchment.broker.credit import CREDIT
+from catchment.cli.top import _table
+from catchment.routing.messages import Neighbor, Routed
+from catchment.wire import Batch
+from tests.integration.live import ANY_PORT
+from tests.integration.network import Proxy, Raw, broker, client, run, until, until_heard
+
+uvloop = pytest.importorskip("uvloop")
+KILOBYTES_16 = bytes(16_384)
+PUBLISHERS, EACH = 4, 250
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """A sixteenth of what they are, so that systems' buffers do not hide them."""
+    for name in ("CONGESTED_BYTES", "FULL_BYTES", "LINK_OUTBOX_BYTES_MAX"):
+        monkeypatch.setattr(connection_module, name, getattr(connection_module, name) // 16)
+
+
+async def _publish(publisher, acknowledged: list[tuple[str, int]]) -> None:
+    for n in range(EACH):
+        one = Notification({"n": n, "by": publisher.identity}, payload=KILOBYTES_16)
+        await publisher.publish(one, ack="accepted")
+        acknowledged.append((publisher.identity, n))
+
+
+def routed_in(found: list) -> list[Notification]:
+    return [one.notification for batch in found if isinstance(batch, Batch) for one in batch.routed]
+
+
+@pytest.mark.parametrize("run_in", [run, uvloop.run])
+def test_large_notifications_wait_before_the_credit_is_used_up(run_in, small):
+    """As many publishers as could fill the outbox of the link with the credit that they have."""
+
+    async def work():
+        async with broker(routing="flooding") as b, await Raw.neighbor(b, "deaf", "flooding") as deaf:
+            publishers = [await client(b, f"p{n}") for n in range(PUBLISHERS)]
+            acknowledged: list[tuple[str, int]] = []
+            publishing = [asyncio.create_task(_publish(one, acknowledged)) for one in publishers]
+            await until(lambda: len(b.credits.held) == PUBLISHERS)
+            assert all(owed < CREDIT // 4 for owed in b.credits.owed.values())
+            before, most = len(acknowledged), connection_module.FULL_BYTES + PUBLISHERS * 2 * len(KILOBYTES_16)
+            async with client(b, "looks") as looking:
+                for _ in range(50):
+                    found = await looking.look()
+                    assert found["links"][0]["outbox_bytes"] <= most
+                    assert found["publishers_held"] == PUBLISHERS
+            assert len(acknowledged) <= before + PUBLISHERS
+            assert not any(one.done() for one in publishing)
+            # It reads again: all comes, in the order of each.
+            heard = await deaf.rest(lambda found: len(routed_in(found)) == PUBLISHERS * EACH)
+            await asyncio.gather(*publishing)
+            for one in publishers:
+                assert [found["n"] for found in routed_in(heard) if found["by"] == one.identity] == [*range(EACH)]
+                await one.close()
+            assert (b.credits.held, b.credits.congested, b.credits.links_given_up) == ({}, {}, 0)
+
+    run_in(work())
+
+
+def test_all_that_was_acknowledged_comes_when_a_stalled_neighbor_goes_on(small):
+    async def work():
+        async with (
+            broker("a") as a,
+            Proxy(a) as proxy,
+            broker("b", (proxy.address,)) as b,
+            client(a, "p") as publisher,
+            client(b, "reader") as reader,
+        ):
+            subscription = await reader.subscribe("n >= 0 or probe = true")
+            await until_heard(publisher, subscription)
+            proxy.stall()
+            acknowledged: list[tuple[str, int]] = []
+            rounds = asyncio.create_task(_publish_rounds(publisher, acknowledged, 3))
+            await until(lambda: a.credits.held)
+            assert a.link_of(Neighbor("b")).outbox_bytes < connection_module.LINK_OUTBOX_BYTES_MAX
+            proxy.flow()
+            await rounds
+            found = [await subscription.get() for _ in range(3 * EACH)]
+            assert [(one.notification["by"], one.notification["n"]) for one in found] == acknowledged
+            assert not any(one.missed or one.gap for one in found)
+            assert a.credits.links_given_up == 0
+
+    run(work())
+
+
+async def _publish_rounds(publisher, acknowledged, rounds: int) -> None:
+    for _ in range(rounds):
+        await _publish(publisher, acknowledged)
+
+
+def test_publishers_go_on_when_the_full_link_is_gone_or_replaced(small):
+    async def work():
+        async with broker(routing="flooding") as b, client(b, "p") as publisher:
+            acknowledged: list[tuple[str, int]] = []
+            async with await Raw.neighbor(b, "deaf", "flooding"):
+                publishing = asyncio.create_task(_publish_rounds(publisher, acknowledged, 3))
+                await until(lambda: b.credits.held)
+            await publishing
+            assert not b.credits.held
+
+    run(work())
+
+
+def test_a_publisher_that_waits_is_not_taken_for_dead(small):
+    """It may well answer pings: nobody reads that."""
+
+    async def work():
+        async with broker(routing="flooding") as b, client(b, "p") as publisher:
+            async with await Raw.neighbor(b, "deaf", "flooding"):
+                acknowledged: list[tuple[str, int]] = []
+                publishing = asyncio.create_task(_publish_rounds(publisher, acknowledged, 3))
+                await until(lambda: b.credits.held)
+                (waiting,) = b.credits.held
+                assert not any(waiting.is_silent() for _ in range(10 * connection_module.SILENT_LOOKS_MAX))
+            await publishing
+
+    run(work())
+
+
+def test_links_are_read_whoever_is_full_and_what_they_bring_too_much_is_counted(small, caplog):
+    """The last resort: a neighbor brings more than another takes."""
+
+    async def work():
+        async with (
+            broker(routing="flooding", http=ANY_PORT) as b,
+            await Raw.neighbor(b, "deaf", "flooding"),
+            await Raw.neighbor(b, "loud", "flooding") as loud,
+            client(b, "looks") as looking,
+        ):
+            n = 0
+            before = await looking.look()
+            congested = before
+            while not b.credits.links_given_up:
+                loud.say(Batch((Routed(Notification({"n": n}, source="l", seq=n + 1, payload=KILOBYTES_16), "loud"),)))
+                await loud.flush()
+                n += 1
+                if b.is_congested and not congested["links"][0]["is_congested"]:
+                    congested = await looking.look()
+            assert list(b.node.links) == [Neighbor("loud")]
+            found = await looking.look()
+            assert found["links_given_up"] == 1
+            assert found["bytes_given_up"] > connection_module.LINK_OUTBOX_BYTES_MAX
+            told = _told(_table(before, congested, 1.0)) + _told(_table(before, found, 1.0))
+            assert re.search(r"link to deaf, congested: [\d,]+ bytes wait", told)
+            assert "links given up" in told
+            async with httpx.AsyncClient(base_url=f"http://{b.http.address}") as http:
+                metrics = (await http.get("/metrics")).text
+            assert "catchment_links_given_up_total 1.0" in metrics
+            assert 'catchment_link_outbox_bytes{neighbor="loud"} 0.0' in metrics
+
+    run(work())
+    logged = [
+        (one.message, one.neighbor) for one in caplog.records if one.message in ("link congested", "link given up")
+    ]
+    assert logged == [("link congested", "deaf"), ("link given up", "deaf")]
+
+
+def _told(table) -> str:
+    console = Console(width=200, file=io.StringIO())
+    console.print(table)
+    return console.file.getvalue()
