@@ -6,6 +6,9 @@
 All on `local[2]`, wall time, session start-up aside, sinks that keep nothing. One process is `match_batch` on the
 same files, read by one thread, once as it is (numbers) and once with the lists of ids that Spark gives too. SQL is
 given as many notifications as take it some seconds; its pairs must be as many as ours.
+
+Notifications lie in Parquet: those of W1 and W2 as columns; those of W3, ten of a thousand names each, as a map. SQL
+gets these as an array. W3 as a thousand columns is measured too, once, to say what that costs.
 """
 
 from __future__ import annotations
@@ -31,10 +34,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.spark_peers import ATTRIBUTES_AS_COLUMNS_MAX, PEERS, ROW, VALUES
+from benchmarks.spark_peers import PEERS, ROW, VALUES
 from benchmarks.spark_report import CORES, SEED, compile_line, match_line, spread, verdicts, write_report
-from catchment.matching import Matcher
+from catchment.matching import Encoded, Matcher
 from catchment.pipeline import Index, compile_subscriptions, detect, match, match_counts, spark_session
+from catchment.pipeline.schema import ATTRIBUTES
 from catchment.sim.workload import notifications, subscriptions
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -50,6 +54,11 @@ PEER_SECONDS = 6.0
 ARRAYS_MAX = 50_000
 PATTERN_NOTIFICATIONS = 1_000_000
 CHUNK = 20_000
+
+# Held as a map; and as columns too, so many of them at this size alone.
+AS_MAP = ("W3",)
+AS_COLUMNS_SIZE, AS_COLUMNS_ROWS = 100_000, 100_000
+ARROW_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64()}
 
 SPELLED = {"prefix": ">*", "suffix": "*<", "substring": "*"}
 
@@ -93,18 +102,32 @@ def columns_of(rows: Sequence[dict[str, Any]], start: int, types: dict[str, pa.D
     return pa.table(columns)
 
 
-def write_notifications(workload: str, count: int, path: Path) -> None:
+def map_of(rows: Sequence[dict[str, Any]], start: int) -> pa.Table:
+    """The same with a map of all attributes, whose values have a field for each type."""
+    ends = np.cumsum([0, *map(len, rows)]).astype(np.int32)
+    values = [value for row in rows for value in row.values()]
+    fields = [
+        pa.array([value if type(value) is kind else None for value in values], ARROW_TYPES[kind]) for kind in (str, int)
+    ]
+    held = pa.StructArray.from_arrays(fields, ["string", "int"])
+    names = pa.array([name for row in rows for name in row])
+    found = pa.MapArray.from_arrays(pa.array(ends), names, held)
+    return pa.table({ROW: pa.array(np.arange(start, start + len(rows))), ATTRIBUTES: found})
+
+
+def write_notifications(workload: str, count: int, path: Path, as_map: bool = False) -> None:
     made = notifications(workload, count, SEED)
     types: dict[str, pa.DataType] = {}
-    kinds = {str: pa.string(), int: pa.int64(), float: pa.float64()}
     for row in made:
         for name, value in row.items():
-            types.setdefault(name, kinds[type(value)])
+            types.setdefault(name, ARROW_TYPES[type(value)])
     types = dict(sorted(types.items()))
     path.mkdir()
     # A file for each core and more, so that no core waits for the last.
     for start in range(0, count, CHUNK):
-        pq.write_table(columns_of(made[start : start + CHUNK], start, types), path / f"{start:09}.parquet")
+        rows = made[start : start + CHUNK]
+        table = map_of(rows, start) if as_map else columns_of(rows, start, types)
+        pq.write_table(table, path / f"{start:09}.parquet")
 
 
 def record_batches(path: Path, rows: int) -> Iterator[pa.RecordBatch]:
@@ -162,8 +185,9 @@ def one_process(index: Index, path: Path, rows: int, runs: int) -> dict[str, lis
 
     def lists() -> None:
         for batch in record_batches(path, rows):
-            for start in range(0, batch.num_rows, 1_000):
-                matcher.match_batch(batch.slice(start, 1_000)).to_arrow(sorted=True)
+            ready = Encoded.of_columns(list(zip(batch.schema.names, batch.columns, strict=True)), batch.num_rows)
+            for start in range(0, len(ready), 1_000):
+                matcher.match_batch(ready.slice(start, 1_000)).to_arrow(sorted=True)
 
     matcher.match_batch(next(record_batches(path, 10))).to_arrow(sorted=True)
     return {
@@ -198,34 +222,45 @@ def cell(spark: SparkSession, workload: str, size: int, place: Path, given: argp
     if not source.exists():
         write_subscriptions(workload, size, source)
     if not rows_path.exists():
-        write_notifications(workload, given.notifications, rows_path)
+        write_notifications(workload, given.notifications, rows_path, workload in AS_MAP)
     index, compile_seconds = compiled(spark, source, place / "index")
     bare_seconds = compiled(spark, source, place / "bare", graph=False)[1] if size <= BARE_SIZE_MAX else None
-    sample = list(record_batches(rows_path, 2_000))
-    matcher = Matcher.open(index.shard_paths[0])
-    matches = sum(len(matcher.match_batch(one).ids) for one in sample) / sum(one.num_rows for one in sample)
-    rows = min(given.notifications, max(CHUNK, int(IDS_MAX / matches) // CHUNK * CHUNK))
-    frame = first_files(spark, rows_path, rows)
-    matched = match(frame, index, [name for name in frame.columns if name != ROW])
-    drained(matched.where(F.col(ROW) < CHUNK))  # workers start and open the index
     found = {
         "workload": workload,
         "size": size,
-        "rows": rows,
-        "matches": matches,
         "counts": dict(index.counts),
         "compile_seconds": compile_seconds,
         "bare_seconds": bare_seconds,
         "driver_bytes": driver_bytes(),
         "jvm_bytes": jvm_bytes(spark),
-        "spark": [rows / seconds(lambda: drained(matched)) for _ in range(given.runs)],
-        "counting": [rows / seconds(lambda: drained(match_counts(frame.drop(ROW), index)))],
-        "process": one_process(index, rows_path, min(rows, 200_000), given.runs),
+        **matched(spark, index, rows_path, given.notifications, given.runs),
         "peers": {},
     }
     if size <= PEER_SIZE_MAX and not given.no_peers:
-        found["peers"] = peers(spark, workload, size, rows_path, rows, index)
+        found["peers"] = peers(spark, workload, size, rows_path, found["rows"], index)
+    if workload in AS_MAP and size == AS_COLUMNS_SIZE:
+        columns_path = place / f"{workload}-columns"
+        write_notifications(workload, AS_COLUMNS_ROWS, columns_path)
+        found["as_columns"] = matched(spark, index, columns_path, AS_COLUMNS_ROWS, given.runs)
     return found
+
+
+def matched(spark: SparkSession, index: Index, path: Path, rows_max: int, runs: int) -> dict[str, Any]:
+    """Rates of `match`, of `match_counts`, and of one process, on the same files."""
+    sample = list(record_batches(path, 2_000))
+    matcher = Matcher.open(index.shard_paths[0])
+    matches = sum(len(matcher.match_batch(one).ids) for one in sample) / sum(one.num_rows for one in sample)
+    rows = min(rows_max, max(CHUNK, int(IDS_MAX / matches) // CHUNK * CHUNK))
+    frame = first_files(spark, path, rows)
+    found = match(frame, index, [name for name in frame.columns if name != ROW])
+    drained(found.where(F.col(ROW) < CHUNK))  # workers start and open the index
+    return {
+        "rows": rows,
+        "matches": matches,
+        "spark": [rows / seconds(lambda: drained(found)) for _ in range(runs)],
+        "counting": [rows / seconds(lambda: drained(match_counts(frame.drop(ROW), index)))],
+        "process": one_process(index, path, min(rows, 200_000), runs),
+    }
 
 
 def peers(
@@ -235,7 +270,7 @@ def peers(
     wide = first_files(spark, rows_path, rows)
     matched = match(wide.where(F.col(ROW) < 100), index, [name for name in wide.columns if name != ROW])
     ((ours,),) = matched.agg(F.sum(F.size("subscriptions"))).collect()
-    frame = (wide if len(wide.columns) <= ATTRIBUTES_AS_COLUMNS_MAX else as_arrays(spark, workload, rows)).cache()
+    frame = (as_arrays(spark, workload, rows) if workload in AS_MAP else wide).cache()
     sample = frame.where(F.col(ROW) < 100)
     found = {}
     for name, make in PEERS.items():

@@ -2,13 +2,16 @@
 
 import base64
 import json
+import re
 from datetime import UTC, datetime
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from catchment.errors import InputError, LimitError, UnavailableError
-from catchment.model.notification import Notification
-from catchment.model.values import Type
+from catchment.model.notification import NOTIFICATION_ATTRIBUTES_MAX, Notification
+from catchment.model.values import STRING_CODEPOINTS_MAX, Type
 from catchment.sim.workload import notifications as generated
 
 pytest.importorskip("pyspark")
@@ -320,6 +323,77 @@ def test_parquet_of_a_map_of_several_types(spark, tmp_path):
     assert as_set(read_back(found.rows)) == as_set(
         [Notification({"a": "x", "t": TIME}), Notification({"a": 5}), Notification({"a": 6})]
     )
+
+
+# --- attributes as a map ------------------------------------------------------------------------
+
+
+def folded_back(df):
+    """The notifications of a table with a map of attributes."""
+    found = schema.matched_columns(df.schema)
+    return [one for batch in df.toArrow().to_batches() for one in schema.notifications_of(batch, found)]
+
+
+def test_json_as_a_map_loses_nothing(spark, tmp_path):
+    rows = [
+        Notification({"a": 1, "b.c": "x", "p": 1.5, "f": True, "t": TIME}, id="1", time=TIME, payload=b"\0"),
+        Notification({"a": "one", "p": 2}, seq=7),
+        Notification({}),
+    ]
+    lines = [json.dumps(one.to_json()) for one in rows]
+    path = written(tmp_path / "n.jsonl", [*lines, '{"a": [1]}'])
+    found = read_notifications(spark, path, as_map=True)
+    assert found.rows.columns == [*(one.name for one in schema.ENVELOPE_FIELDS), "attributes"]
+    assert found.rows.schema["attributes"] == schema.FOLDED
+    assert as_set(folded_back(found.rows)) == as_set(rows)
+    assert [row.row for row in found.rejects.collect()] == [4]
+    declared = read_notifications(spark, path, types={"a": "int", "b.c": "string"}, as_map=True)
+    assert as_set(folded_back(declared.rows)) == as_set(rows[2:])
+    assert sorted(row.row for row in declared.rejects.collect()) == [1, 2, 4]
+
+
+def test_a_map_of_parquet_stays_one(spark, tmp_path):
+    rows = [
+        ("good", {"a": (1.5, None, None), "b": (None, "x", None), "c": None}),
+        ("NaN", {"a": (float("nan"), None, None)}),
+        ("infinite", {"a": (float("-inf"), None, None)}),
+        ("both", {"a": (1.5, "x", None)}),
+        ("no name", {"": (1.5, None, None)}),
+        ("envelope", {"$id": (None, "x", None)}),
+        ("a column", {"n": (None, "x", None)}),
+        ("long", {"a": (None, "x" * (STRING_CODEPOINTS_MAX + 1), None)}),
+        ("many", {f"a{i}": (1.5, None, None) for i in range(NOTIFICATION_ATTRIBUTES_MAX + 1)}),
+        ("null", None),
+    ]
+    kind = "struct<float:double,string:string,time:timestamp>"
+    df = spark.createDataFrame(rows, f"n string, attributes map<string,{kind}>")
+    df.write.parquet(str(tmp_path / "m"))
+    found = read_notifications(spark, str(tmp_path / "m"), "parquet", as_map=True)
+    assert sorted(row.n for row in found.rows.collect()) == ["good", "null"]
+    assert dict(found.rows.dtypes)["attributes"] == f"map<string,{kind}>"
+    reasons = {json.loads(row.text)["n"]: row.reason for row in found.rejects.collect()}
+    words = {
+        "NaN": "finite",
+        "infinite": "finite",
+        "both": "two types",
+        "no name": "a name has",
+        "envelope": "no \\$",
+        "a column": "twice",
+        "long": "STRING_CODEPOINTS_MAX",
+        "many": "NOTIFICATION_ATTRIBUTES_MAX",
+    }
+    assert reasons.keys() == words.keys()
+    for name, word in words.items():
+        assert re.search(word, reasons[name]), (name, reasons[name])
+
+
+def test_a_key_that_a_file_holds_twice(spark, tmp_path):
+    """Spark makes no such map, and reads it without a word."""
+    kind = pa.map_(pa.string(), pa.int64())
+    pq.write_table(pa.table({"attributes": pa.array([[("a", 1), ("a", 2)], [("a", 1)]], kind)}), tmp_path / "m.parquet")
+    found = read_notifications(spark, str(tmp_path / "m.parquet"), "parquet", as_map=True)
+    assert as_set(folded_back(found.rows)) == as_set([Notification({"a": 1})])
+    assert ["twice" in row.reason for row in found.rejects.collect()] == [True]
 
 
 # --- subscriptions ------------------------------------------------------------------------------

@@ -19,10 +19,11 @@ pytestmark = pytest.mark.spark
 from pyspark.testing import assertDataFrameEqual  # noqa: E402
 
 from catchment.pipeline import index as indexes  # noqa: E402
-from catchment.pipeline import match_counts, match_pairs, pieces, unmatched  # noqa: E402
+from catchment.pipeline import match_counts, match_explained, match_pairs, unmatched  # noqa: E402
 from catchment.pipeline.compile import compile_subscriptions  # noqa: E402
 from catchment.pipeline.inputs import read_notifications  # noqa: E402
 from catchment.pipeline.match import match  # noqa: E402
+from catchment.pipeline.scattered import match_scattered  # noqa: E402
 from catchment.pipeline.shards import shard_of  # noqa: E402
 
 match_module = sys.modules[match.__module__]
@@ -158,8 +159,8 @@ def test_rows_that_are_no_notification_have_null(spark, tmp_path):
 
 
 def test_wide_tables_of_which_a_row_has_little(spark, tmp_path):
-    """So wide that workers match mappings: all types, a payload, rows that are no notification, and those beside."""
-    names = [f"n{i}" for i in range(pieces.SPARSE_COLUMNS_MIN)]
+    """All types, a payload, rows that are no notification, and those beside."""
+    names = [f"n{i}" for i in range(128)]
     schema = "`$time` timestamp, `$payload` binary, x double, `x:string` string, b boolean, " + ", ".join(
         f"`{name}` long" for name in names
     )
@@ -191,6 +192,74 @@ def test_wide_tables_of_which_a_row_has_little(spark, tmp_path):
     }
     counts = {row.subscription: row["count"] for row in match_counts(df, index).collect()}
     assert counts == {"s0": 1, "s1": 1, "s2": 1, "s3": 1, "s4": 1, "s5": 3}
+
+
+KINDS = "struct<string:string,int:bigint,float:double,bool:boolean,time:timestamp>"
+
+
+def folded(spark, rows, shape=f"n int, `$time` timestamp, attributes map<string,{KINDS}>, l array<int>"):
+    kinds = {str: 0, int: 1, float: 2, bool: 3, datetime: 4}
+
+    def field(value):
+        return None if value is None else tuple(value if place == kinds[type(value)] else None for place in range(5))
+
+    made = [
+        (i, time, None if found is None else {name: field(one) for name, one in found.items()}, [i])
+        for i, (time, found) in enumerate(rows)
+    ]
+    return spark.createDataFrame(made, shape)
+
+
+def test_a_map_of_attributes(spark, tmp_path):
+    """All types, columns beside it, one that is no attribute, nulls, rows that are no notification."""
+    texts = ["x > 1", "string x any", "$time < 2026-11-16", "b = true", "n7 = 9007199254740993", "not exists(n7)"]
+    index = quick_index(spark, tmp_path / "index", texts, shards=2)
+    rows = [
+        (NOW, {"x": 2.0}),
+        (None, {"x": float("nan"), "n7": 1}),
+        (None, {"x": "é", "b": True}),
+        (None, {"$id": "a", "x": 5.0}),
+        (None, None),
+        (None, {"n7": 2**53 + 1, "b": False, "y": None}),
+        (None, {}),
+    ]
+    df = folded(spark, rows)
+    chosen = ["$time", "attributes"]
+    with pytest.raises(InputError, match="array<int>"):
+        match(df, index)
+    found = match(df, index, chosen)
+    assert found.columns == [*df.columns, "subscriptions"]
+    assertDataFrameEqual(found.drop("subscriptions"), df)
+    lists = {row.n: row.subscriptions for row in found.collect()}
+    wanted = {0: ["s0", "s2", "s5"], 1: None, 2: ["s1", "s3", "s5"], 3: None, 4: ["s5"], 5: ["s4"], 6: ["s5"]}
+    assert lists == wanted
+    counts = {row.subscription: row["count"] for row in match_counts(df, index, chosen).collect()}
+    assert counts == {"s0": 1, "s1": 1, "s2": 1, "s3": 1, "s4": 1, "s5": 4}
+    scattered = match_scattered(df, index, chosen, shards=1)
+    assert {row.n: row.subscriptions for row in scattered.collect()} == wanted
+    why = match_explained(df, index, ["s0"], chosen)
+    assert {row.n: row.matched for row in why.collect()} == {
+        n: None if ids is None else "s0" in ids for n, ids in wanted.items()
+    }
+
+
+def test_command_line_with_a_map(spark, tmp_path, run):
+    quick_index(spark, tmp_path / "index", ["x > 1", "not exists(x)"])
+    path, _ = written(tmp_path / "n.jsonl", [{"x": 2}, {"y": "a"}, {"x": "a"}])
+    code, out, _ = run("match", path, "--index", str(tmp_path / "index"), "-o", str(tmp_path / "out"), "--map")
+    assert (code, "2 matched, 2 matches" in out) == (0, True)
+    found = spark.read.parquet(str(tmp_path / "out" / "matched"))
+    assert found.columns == ["$id", "$source", "$time", "$seq", "$payload", "attributes", "subscriptions"]
+    assert {row["$id"]: row.subscriptions for row in found.collect()} == {"0": ["s0"], "1": ["s1"], "2": []}
+
+
+def test_a_map_of_one_type(spark, tmp_path):
+    index = quick_index(spark, tmp_path / "index", ["x > 1", "not exists(x)"])
+    df = spark.createDataFrame([({"x": 2},), ({"x": None},), (None,)], "attributes map<string,int>")
+    assert [row.subscriptions for row in match(df, index).collect()] == [["s0"], ["s1"], ["s1"]]
+    df = spark.createDataFrame([({"x": [1]},)], "attributes map<string,array<int>>")
+    with pytest.raises(InputError, match="map<string,array<int>>"):
+        match(df, index)
 
 
 def test_columns_of_other_types_pass_through(spark, tmp_path):

@@ -19,6 +19,7 @@ from catchment.matching.kernels_bytes import (
     MAP,
     NIL,
     STRING,
+    TIME,
     Bytes,
     Ints,
     kernel,
@@ -30,6 +31,8 @@ PARSED, BAD_VALUE, BAD_SHAPE, MANY_NAMES = 0, 1, 2, 3
 BITS = -2  # a column of booleans, packed
 _MAGNITUDE = 0x7FFFFFFFFFFFFFFF
 _INFINITE = 0x7FF0000000000000
+# Microseconds of the first and the last instant of the years 1 to 9999.
+_TIME_MIN, _TIME_MAX = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
 @kernel
@@ -99,11 +102,12 @@ def fill_keys(
     what: int,
     name: int,
     cursor: Ints,
+    bad: Bytes,
     name_of: Ints,
     type_of: Ints,
     key_of: Ints,
-) -> int:
-    """Entries of a column of 64-bit values (ints, times, or the bits of doubles); the row that is bad, or -1."""
+) -> None:
+    """Entries of a column of 64-bit values (ints, times, or the bits of doubles); marks rows with none of ours."""
     i, rows = 0, len(cursor)
     while i < rows:
         at = offset + i
@@ -115,15 +119,16 @@ def fill_keys(
             if what == FLOAT:
                 magnitude = key & _MAGNITUDE
                 if magnitude >= _INFINITE:
-                    return i
+                    bad[i] = 1
                 key = -magnitude if key < 0 else magnitude
+            elif what == TIME and not _TIME_MIN <= key <= _TIME_MAX:
+                bad[i] = 1
             entry = cursor[i]
             cursor[i] = entry + 1
             name_of[entry] = name
             type_of[entry] = what
             key_of[entry] = key
         i += 1
-    return -1
 
 
 @kernel
@@ -170,3 +175,78 @@ def fill_strings(
             key_of[entry] = np.int64(ends[value + 1]) - np.int64(ends[value])
             place_of[entry] = base + np.int64(ends[value])
         i += 1
+
+
+# --- Arrow maps ---------------------------------------------------------------------------------
+# The entries of a map lie one after another, those of row i from ends[i] to ends[i + 1]. Each gives as many entries
+# of ours as it has values, which is 0 or 1 unless its row is bad.
+
+
+@kernel
+def count_in_rows(ends: Ints, counts: Ints, totals: Ints) -> None:
+    """Adds to each row what its entries of the map count."""
+    for i in range(len(totals)):
+        for j in range(ends[i], ends[i + 1]):
+            totals[i] += counts[j]
+
+
+@kernel
+def place_in_rows(ends: Ints, counts: Ints, cursor: Ints, places: Ints) -> None:
+    """Where the entries of a map begin among those of their rows."""
+    for i in range(len(cursor)):
+        for j in range(ends[i], ends[i + 1]):
+            places[j] = cursor[i]
+            cursor[i] += counts[j]
+
+
+@kernel
+def name_entries(places: Ints, counts: Ints, numbers: Ints, name_of: Ints) -> None:
+    for j in range(len(places)):
+        for entry in range(places[j], places[j] + counts[j]):
+            name_of[entry] = numbers[j]
+
+
+@kernel
+def number_own(buffer: Bytes, own: Ints, slots: Ints, names: Ints) -> int:
+    """Enters names that differ, by their places."""
+    for number in range(len(own)):
+        name_number(buffer, own[number, 0], own[number, 1], slots, names, number)
+    return len(own)
+
+
+@kernel
+def number_keys(
+    buffer: Bytes, ends: Ints, offset: int, base: int, slots: Ints, names: Ints, count: int, numbers: Ints
+) -> int:
+    """The number of each key's name; how many names there are now, or -1 where that left no room for one more."""
+    for j in range(len(numbers)):
+        start, end = np.int64(ends[offset + j]), np.int64(ends[offset + j + 1])
+        number = name_number(buffer, base + start, end - start, slots, names, count)
+        if number == count:
+            count += 1
+            if count == len(names):
+                return -1
+        numbers[j] = number
+    return count
+
+
+# --- rows that are none -------------------------------------------------------------------------
+
+
+@kernel
+def mark_twice(starts: Ints, name_of: Ints, seen: Ints, bad: Bytes) -> None:
+    """Marks rows that have a name twice."""
+    for i in range(len(bad)):
+        for entry in range(starts[i], starts[i + 1]):
+            if seen[name_of[entry]] == i:
+                bad[i] = 1
+            seen[name_of[entry]] = i
+
+
+@kernel
+def name_bad(starts: Ints, bad: Bytes, name_of: Ints, name: int) -> None:
+    """Gives one name to all entries of marked rows."""
+    for i in range(len(bad)):
+        if bad[i] == 1:
+            for entry in range(starts[i], starts[i + 1]):
+                name_of[entry] = name

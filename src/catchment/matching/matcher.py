@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import chain
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +18,7 @@ import numpy as np
 
 from catchment.errors import BadFilterError, BadIdError, InputError, shown
 from catchment.matching import encode, store
+from catchment.matching.columns import Encoded, encoded_arrow
 from catchment.matching.ids import Id, Ids, id_bytes, sorted_ids
 from catchment.matching.matches import Matches, joined
 from catchment.matching.nearness import near_misses
@@ -41,6 +41,10 @@ PENDING_MAX: Final = 64
 PENDING_EVALUATED_MAX: Final = 32
 # As many segments of like size are kept before they are merged.
 LIKE_SEGMENTS_MAX: Final = 2
+# A segment may be so many times as large as those after it together to be merged with them.
+MERGED_RATIO: Final = 2
+# The same where there is time for it: one segment is walked faster than several.
+PREPARED_RATIO: Final = 32
 # A writer merges so many subscriptions itself, in some 50 ms; more are merged in a thread beside it.
 MERGED_INLINE_MAX: Final = 16_384
 # A segment is rebuilt when so large a share of it is dead.
@@ -227,6 +231,25 @@ class Matcher:
             kept = (*now.segments[:first], merged, *now.segments[first + len(segments) :])
             self._snapshot = Snapshot(now.version + 1, kept, now.pending, now.pending_count)
 
+    def prepare(self, by_group: bool = False) -> None:
+        """Does now what the next match would have to do first, and merges segments where that is worth the time.
+        What matches stays the same. May be called in a thread beside the one that changes and matches."""
+        self.settled()
+        with self._lock:
+            now = self._snapshot
+            if now.pending_count:
+                segments = now.all_segments()
+                self._pending_places = {}
+                self._snapshot = Snapshot(now.version + 1, segments, [], 0)
+            segments = self._snapshot.segments
+            first = _mergeable(segments, PREPARED_RATIO, 1)
+            merged = segments[len(segments) if first is None else first :]
+            living = [one.living for one in merged]
+        if merged:
+            self._merge(merged, living)
+        for segment in self._snapshot.segments:
+            segment.prepare(by_group)
+
     def settled(self) -> None:
         """Waits until no segments are being merged."""
         while (merging := self._merging) is not None and merging.is_alive():
@@ -255,8 +278,9 @@ class Matcher:
             found.append(sorted_ids(one.id for one in now.living_pending if one.filter.matches(row)))
         return found[0] if len(found) == 1 else sorted_ids(chain.from_iterable(found))
 
-    def match_batch(self, notifications: Sequence[Matchable] | pa.Table | pa.RecordBatch) -> Matches:
-        """The matches of many notifications: a list of them, or Arrow columns by attribute name."""
+    def match_batch(self, notifications: Sequence[Matchable] | pa.Table | pa.RecordBatch | Encoded) -> Matches:
+        """The matches of many notifications: a list of them, or Arrow columns by attribute name, any that is a map
+        holding attributes by theirs; or what was made of such columns before."""
         now = self._snapshot
         segments = now.all_segments()
         bases = np.cumsum([0, *(segment.count for segment in segments)]).tolist()
@@ -266,7 +290,7 @@ class Matcher:
             results.append(joined(parts, bases[:-1]) if parts else _nothing(len(entries.starts) - 1))
         return Matches(*_stacked(results), [segment.ids for segment in segments])
 
-    def match_groups(self, notifications: Sequence[Matchable] | Matchable | pa.Table | pa.RecordBatch) -> Any:
+    def match_groups(self, notifications: Sequence[Matchable] | Matchable | pa.Table | pa.RecordBatch | Encoded) -> Any:
         """The groups with a match, sorted: of one notification a list, of many Matches."""
         if isinstance(notifications, Mapping):
             _, numbers = self._groups_matched([notifications])
@@ -344,13 +368,13 @@ class Matcher:
         return found
 
 
-def _mergeable(segments: Sequence[Segment]) -> int | None:
-    """From where on segments are to be merged: the last ones, as long as they are of like size."""
+def _mergeable(segments: Sequence[Segment], ratio: int = MERGED_RATIO, kept: int = LIKE_SEGMENTS_MAX) -> int | None:
+    """From where on segments are to be merged: the last ones, as long as they are of like size, if more than `kept`."""
     total, first = 0, len(segments)
-    while first and segments[first - 1].count <= 2 * total + (0 if total else segments[first - 1].count):
+    while first and segments[first - 1].count <= ratio * total + (0 if total else segments[first - 1].count):
         total += segments[first - 1].count
         first -= 1
-    return first if len(segments) - first > LIKE_SEGMENTS_MAX else None
+    return first if len(segments) - first > kept else None
 
 
 def _mapping(notification: Matchable) -> Mapping[str, Value]:
@@ -385,20 +409,12 @@ def _subscription_columns(table: Any) -> tuple[list[Id], list[str], list[Id | No
 
 def _batches(notifications: Any) -> list[tuple[Any, Any]]:
     """Entries of each batch, with what gives one of its notifications as a mapping."""
-    if not encode.is_arrow(notifications):
-        rows = list(notifications)
-        return [(encode.entries_of_mappings(rows), lambda i: _mapping(rows[i]))]
-    batches = encode.arrow_batches(notifications)
-    return [(encode.entries_of_arrow(batch), lambda i, batch=batch: _arrow_row(batch, i)) for batch in batches]
-
-
-def _arrow_row(batch: Any, row: int) -> dict[str, Value]:
-    (found,) = batch.slice(row, 1).to_pylist()
-    return {name: _with_zone(value) for name, value in found.items() if value is not None}
-
-
-def _with_zone(value: Any) -> Any:
-    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
+    if isinstance(notifications, Encoded):
+        return [(notifications.entries, notifications.row)]
+    if encode.is_arrow(notifications):
+        return [(one.entries, one.row) for one in map(encoded_arrow, encode.arrow_batches(notifications))]
+    rows = list(notifications)
+    return [(encode.entries_of_mappings(rows), lambda i: _mapping(rows[i]))]
 
 
 def _nothing(rows: int) -> tuple[Array, Array]:

@@ -30,7 +30,9 @@ def warm() -> None:
         matcher.add(f"s{i}", one, "others")
     now = datetime(2026, 6, 1, tzinfo=UTC)
     rows: list[dict[str, str | int | float | bool | datetime]] = [{"a": 1, "b": 2.75, "s": "xz1y", "t": now, "f": True}]
-    table = pa.table({name: [value] for name, value in rows[0].items()} | {"d": pa.array(["x"]).dictionary_encode()})
+    more = {"d": pa.array(["x"]).dictionary_encode(), "l": pa.array(["x"], pa.large_string())}
+    more["m"] = pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64()))
+    table = pa.table({name: [value] for name, value in rows[0].items()} | more)
     with TemporaryDirectory() as directory:
         matcher.save(directory)
         _match(Matcher.open(directory), rows, table)
