@@ -1,14 +1,19 @@
 """A live broker under load, and RabbitMQ (headers exchange), NATS and Mosquitto with the nearest that they have.
 
-    ./dev bench broker                     the whole table, some minutes
+    ./dev bench broker                     the whole table, about a quarter of an hour
     ./dev bench broker --quick             each once, with fewer notifications
-    ./dev bench broker --only Catchment
+    ./dev bench broker --only Catchment --case 10,000
+    ./dev bench broker --profile           only where the broker's time goes
 
 Debian's rabbitmq-server, nats-server and mosquitto are started by this; what is not installed is left out and said.
 One publisher and the subscribers run in processes of their own, with Python clients for all; notifications are of three
-attributes and 200 bytes of payload. The rate is from the first publication to the last delivery. Latency is at half of
-the rate that was measured. The crowd are subscriptions to other symbols: with NATS and
-Mosquitto, other topics.
+attributes and 200 bytes of payload. The crowd are subscriptions to other symbols: with NATS and Mosquitto, other
+topics.
+
+The rate is from the first publication to the last delivery. Latency is that of all deliveries, from the first, at half
+of the rate that was measured just before, of a broker that was started anew for it: nothing is warm but what it warms
+itself. Half a second passes between the last subscription and the first publication. Peers take turns, run by run, and
+a ratio is one of two neighbors in time: the median of these, the least and the most.
 """
 
 from __future__ import annotations
@@ -24,21 +29,28 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import quantiles
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.broker_load import Load, Reception, receive, send
+from benchmarks.broker_cases import CASES, PROFILED, Case, Result
+from benchmarks.broker_load import Load, receive, send
+from benchmarks.broker_profile import Profile, of_stats, sampled
+from benchmarks.broker_report import lines_of, profile_lines, write_report
 
 PEERS = ("Catchment", "RabbitMQ", "NATS", "Mosquitto")
 RUNS = 3
-WAIT_S = 600
-# Bindings that RabbitMQ's headers exchange is asked for at the most: each notification is compared with all of them.
-RABBITMQ_CROWD_MAX = 10_000
+WAIT_S = 300
+# Latency is measured for so long, and over no fewer notifications.
+LATENCY_S = 3.0
+LATENCY_COUNT_MIN = 500
+# A broker that has a hundred thousand subscriptions to forget is not waited for.
+STOP_S = 5
 
 
 # --- brokers ------------------------------------------------------------------------------------
@@ -50,33 +62,43 @@ def _free_port() -> int:
         return int(found.getsockname()[1])
 
 
+@dataclass(frozen=True)
+class Brokers:
+    """Where to publish, where to subscribe, and the process that is subscribed at."""
+
+    publish_at: str
+    subscribe_at: str
+    pid: int
+
+
 @contextmanager
-def running(peer: str, hops: int, directory: Path) -> Iterator[tuple[str, str]]:
-    """The addresses to publish at and to subscribe at."""
+def running(peer: str, hops: int, directory: Path, before: Sequence[str] = ()) -> Iterator[Brokers]:
+    """`before` is put before the command of a Catchment broker: options of Python."""
     processes: list[subprocess.Popen[Any]] = []
     try:
         if peer == "Catchment":
-            yield _catchments(hops, processes)
+            addresses = _catchments(hops, processes, before)
         else:
             port = _free_port()
             processes.append(_peer(peer, port, directory))
             _listening(port)
-            yield (f"127.0.0.1:{port}",) * 2
+            addresses = (f"127.0.0.1:{port}",) * 2
+        yield Brokers(*addresses, processes[-1].pid)
     finally:
         for one in reversed(processes):
             os.killpg(one.pid, signal.SIGTERM)
         for one in processes:
             try:
-                one.wait(15)
+                one.wait(STOP_S)
             except subprocess.TimeoutExpired:
                 os.killpg(one.pid, signal.SIGKILL)
 
 
-def _catchments(hops: int, processes: list[subprocess.Popen[Any]]) -> tuple[str, str]:
+def _catchments(hops: int, processes: list[subprocess.Popen[Any]], before: Sequence[str]) -> tuple[str, str]:
     addresses: list[str] = []
     for i in range(hops):
-        command = [sys.executable, "-m", "catchment", "serve", "--name", f"b{i}", "--listen", "127.0.0.1:0", "--json"]
-        command += ["--neighbor", addresses[-1]] if addresses else []
+        command = [sys.executable, *before, "-m", "catchment", "serve", "--name", f"b{i}", "--listen", "127.0.0.1:0"]
+        command += ["--json", *(["--neighbor", addresses[-1]] if addresses else [])]
         one = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
         )
@@ -132,71 +154,82 @@ def is_there(peer: str) -> bool:
 # --- measuring ----------------------------------------------------------------------------------
 
 
-def measured(peer: str, load: Load, addresses: tuple[str, str]) -> tuple[float, Reception]:
-    """Notifications a second from the first sent to the last received, and what was received."""
+@dataclass(frozen=True)
+class Measured:
+    """Notifications a second from the first sent to the last received; what of the rate asked for the publisher
+    kept; how long each took, in seconds."""
+
+    rate: float
+    kept: float
+    latencies: list[float]
+
+
+def measured(peer: str, load: Load, brokers: Brokers, started: Callable[[], None] = lambda: None) -> Measured:
     context = multiprocessing.get_context("spawn")
     ready, go = context.Event(), context.Event()
+    load = replace(load, progress=context.Value("q", 0, lock=False))
     sent, received = context.Queue(), context.Queue()
     processes = [
-        context.Process(target=receive, args=(peer, addresses[1], load, ready, received), daemon=True),
-        context.Process(target=send, args=(peer, addresses[0], load, go, sent), daemon=True),
+        context.Process(target=receive, args=(peer, brokers.subscribe_at, load, ready, received), daemon=True),
+        context.Process(target=send, args=(peer, brokers.publish_at, load, go, sent), daemon=True),
     ]
     try:
         for one in processes:
             one.start()
-        if not ready.wait(WAIT_S):
-            raise SystemExit(f"{peer}: the subscribers were not ready")
+        until = time.monotonic() + WAIT_S
+        while not ready.wait(1):
+            if not processes[0].is_alive() or time.monotonic() > until:
+                raise SystemExit(f"{peer}: the subscribers are not ready")
         time.sleep(0.5)
         go.set()
-        start = sent.get(timeout=WAIT_S)
-        found: Reception = received.get(timeout=WAIT_S)
-        return load.count / (found.last - start), found
+        started()
+        start, end = sent.get(timeout=WAIT_S)
+        last, latencies = received.get(timeout=WAIT_S)
+        kept = load.count / load.rate / (end - start) if load.rate else 1.0
+        return Measured(load.count / (last - start), kept, latencies)
     finally:
         for one in processes:
             one.kill()
 
 
-CASES = (
-    # name, notifications, fan-out, crowd, hops
-    ("1 subscription", 60_000, 1, 0, 1),
-    ("10,000 subscriptions", 60_000, 1, 10_000, 1),
-    ("100,000 subscriptions", 60_000, 1, 100_000, 1),
-    ("fan-out 100", 2_000, 100, 0, 1),
-    ("3 hops", 40_000, 1, 0, 3),
-)
+def run_once(result: Result, share: float, directory: Path) -> None:
+    case, peer = result.case, result.peer
+    count = int(case.count_for(peer) * share)
+    with running(peer, case.hops, directory) as brokers:
+        rate = measured(peer, Load(count, case.fan_out, case.crowd), brokers).rate
+    paced = Load(max(LATENCY_COUNT_MIN, int(rate / 2 * LATENCY_S * share)), case.fan_out, case.crowd, rate / 2)
+    with running(peer, case.hops, directory) as brokers:
+        found = measured(peer, paced, brokers)
+    result.rates.append(rate)
+    marks = quantiles(found.latencies, n=100)
+    result.p50s_ms.append(marks[49] * 1e3)
+    result.p99s_ms.append(marks[98] * 1e3)
+    result.worst_ms = max(result.worst_ms, max(found.latencies) * 1e3)
+    result.kept = min(result.kept, found.kept)
 
 
-def count_for(peer: str, count: int, crowd: int) -> int:
-    """RabbitMQ compares each with all bindings: fewer show it."""
-    return max(200, count // 100) if peer == "RabbitMQ" and crowd >= 10_000 else count
-
-
-def is_possible(peer: str, crowd: int, hops: int) -> bool:
-    return peer == "Catchment" or (hops == 1 and not (peer == "RabbitMQ" and crowd > RABBITMQ_CROWD_MAX))
-
-
-def run_case(peer: str, case: tuple[str, int, int, int, int], runs: int, share: float) -> dict[str, Any]:
-    name, count, fan_out, crowd, hops = case
-    count = int(count_for(peer, count, crowd) * share)
-    rates, p50s, p99s, later_p99s = [], [], [], []
+def run_case(case: Case, peers: Sequence[str], runs: int, share: float) -> list[Result]:
+    results = [Result(case, peer) for peer in peers if case.is_for(peer)]
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as directory:
-        for _ in range(runs):
-            with running(peer, hops, Path(directory)) as addresses:
-                rate, _ = measured(peer, Load(count, fan_out, crowd), addresses)
-                rates.append(rate)
-            with running(peer, hops, Path(directory)) as addresses:
-                paced = Load(max(200, count // 4), fan_out, crowd, rate / 2)
-                _, received = measured(peer, paced, addresses)
-                marks = quantiles(received.latencies, n=100)
-                p50s.append(marks[49] * 1e3)
-                p99s.append(marks[98] * 1e3)
-                # Both are reported: the first deliveries are slower, and it was not looked into why.
-                later = received.latencies[len(received.latencies) // 5 :]
-                later_p99s.append(quantiles(later, n=100)[98] * 1e3)
-    return {
-        "case": name, "peer": peer, "fan_out": fan_out, "rate": median(rates), "least": min(rates), "most": max(rates),
-        "p50_ms": median(p50s), "p99_ms": median(p99s), "later_p99_ms": median(later_p99s),
-    }  # fmt: skip
+        for i in range(runs):
+            for one in results:
+                print(f"{case.name}, run {i + 1}: {one.peer}", file=sys.stderr)
+                run_once(one, share, Path(directory))
+    return results
+
+
+def profiled(case: Case) -> Profile:
+    """Of the broker in a case, at full load; in a run of its own, because looking makes it slower."""
+    load = Load(2 * case.count, case.fan_out, case.crowd)
+    with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as directory:
+        with running("Catchment", case.hops, Path(directory)) as brokers:
+            found = sampled(brokers.pid, lambda started: measured("Catchment", load, brokers, started), Path(directory))
+        if found is not None:
+            return found
+        stats = Path(directory) / "stats"
+        with running("Catchment", case.hops, Path(directory), ("-m", "cProfile", "-o", str(stats))) as brokers:
+            measured("Catchment", load, brokers)
+        return of_stats(stats)
 
 
 def main() -> int:
@@ -204,36 +237,24 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", choices=PEERS)
     parser.add_argument("--case", help="only cases with this in their name")
+    parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     runs, share = (1, 0.25) if given.quick else (RUNS, 1.0)
+    if given.profile:
+        print("\n".join(profile_lines(profiled(PROFILED))))
+        return 0
+    peers = [one for one in PEERS if is_there(one) and given.only in (None, one)]
+    for one in PEERS:
+        if not is_there(one):
+            print(f"{one} is not installed: left out", file=sys.stderr)
     results = []
     for case in CASES:
-        if given.case and given.case not in case[0]:
-            continue
-        for peer in PEERS:
-            if given.only and peer != given.only:
-                continue
-            if not is_there(peer):
-                print(f"{peer} is not installed: left out", file=sys.stderr)
-            elif is_possible(peer, case[3], case[4]):
-                results.append(run_case(peer, case, runs, share))
-                print(_line(results[-1], results), flush=True)
+        if not given.case or given.case in case.name:
+            results += run_case(case, peers, runs, share)
+            print("\n".join(lines_of(results, case)), flush=True)
     if not given.only and not given.case:
-        from benchmarks.broker_report import write_report
-
-        write_report(results, "./dev bench broker" + (" --quick" if given.quick else ""), runs)
+        write_report(results, profiled(PROFILED), "./dev bench broker" + (" --quick" if given.quick else ""))
     return 0
-
-
-def _line(found: dict[str, Any], results: list[dict[str, Any]]) -> str:
-    ours = next((one for one in results if one["case"] == found["case"] and one["peer"] == "Catchment"), None)
-    ratio = f"{ours['rate'] / found['rate']:7.2f}x" if ours is not None else ""
-    deliveries = f"{found['rate'] * found['fan_out']:10,.0f}/s delivered"
-    return (
-        f"{found['case']:22} {found['peer']:10} {found['rate']:10,.0f}/s ({found['least']:,.0f}-{found['most']:,.0f})"
-        f"{deliveries} p50 {found['p50_ms']:.2f} ms p99 {found['p99_ms']:.2f} ms"
-        f" (after the first fifth {found['later_p99_ms']:.2f}) {ratio}"
-    )
 
 
 if __name__ == "__main__":
