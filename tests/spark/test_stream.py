@@ -1,13 +1,7 @@
-"""Streams: what the in-process matcher finds, each notification once, whatever arrives and whenever it is killed."""
+"""Streams: what the in-process matcher finds, each notification once, whatever arrives."""
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
-import threading
-import time
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -16,38 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from catchment.errors import BadIndexError, InputError, UnavailableError
-from catchment.matching import Matcher
 from catchment.model.notification import Notification
+from tests.spark.given import lines, put, write_index
 
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.spark
 
 from catchment.pipeline import NotificationFiles, match_stream, read_stream_output  # noqa: E402
-from catchment.pipeline import index as indexes  # noqa: E402
 
 START = datetime(2026, 11, 15, 10, 30, tzinfo=UTC)
-
-
-def write_index(path, texts):
-    """The next version of an index, by this process alone."""
-    draft = indexes.begin(path)
-    matcher = Matcher()
-    matcher.add_many([f"s{i}" for i in range(len(texts))], list(texts))
-    matcher.save(draft.directory / "shards" / "0000")
-    return indexes.publish(draft, (draft.shard(0),), {"live": len(texts)}), matcher
-
-
-def put(directory, name, content):
-    """A file that appears when it is whole; later ones are newer, however fast this runs."""
-    unfinished = directory / f".{name}"
-    unfinished.write_bytes(content if isinstance(content, bytes) else content.encode())
-    age = len(list(directory.iterdir()))
-    os.utime(unfinished, (1_700_000_000 + age, 1_700_000_000 + age))
-    unfinished.rename(directory / name)
-
-
-def lines(*rows):
-    return "".join(json.dumps(one.to_json() if isinstance(one, Notification) else one) + "\n" for one in rows)
 
 
 class Place:
@@ -230,15 +201,16 @@ def test_late_rows_are_set_apart_and_not_lost(place):
     ]
     for number, rows in enumerate(files):
         put(place.source, f"{number}.jsonl", lines(*rows))
+    one_by_one = {"files_max": 1, "types": {"x": "int", "seen": "time"}}
     for _ in range(2):
         # The watermark survives a restart.
-        place.run(files={"files_max": 1}, late=timedelta(minutes=10))
+        place.run(files=one_by_one, late=timedelta(minutes=10))
     late = {"e": ["s0"], "g": ["s0"], "i": ["s0"]}
     assert place.found("late") == late
     assert place.found() == {id: ["s0"] for id in "abcdfh"} | {"none": ["s0"]}
     assert [one.late for one in place.batches] == [0, 1, 1, 0, 1]
     place.out = place.root / "named"
-    place.run(files={"files_max": 1}, late=timedelta(minutes=10), time="seen")
+    place.run(files=one_by_one, late=timedelta(minutes=10), time="seen")
     assert place.found("late") == late
 
 
@@ -304,136 +276,3 @@ def test_command_line_complains(tmp_path, monkeypatch, run, arguments, word):
     monkeypatch.chdir(tmp_path)
     code, _, err = run("stream", *arguments, "--index", "index", "-o", "out")
     assert (code, word in err) == (2, True)
-
-
-# --- killed -------------------------------------------------------------------------------------
-
-# How often it is killed, and the seed of the moments: more and others to hunt with.
-KILLS = int(os.environ.get("CATCHMENT_KILLS", "5"))
-SEED = int(os.environ.get("CATCHMENT_KILL_SEED", "7"))
-PROCESS_SECONDS_MAX = 120
-
-
-class Stream:
-    """`catchment stream` in processes of its own, which die together."""
-
-    def __init__(self, root, *options):
-        command = [sys.executable, "-m", "catchment.cli", "stream", root / "in", "--index", root / "index", "-o"]
-        command += [root / "out", "--types", "n:int,x:int", "--master", "local[2]", "--format", "json"]
-        self.log = (root / "log").open("w+")
-        quick = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", **os.environ}
-        self.process = subprocess.Popen(
-            [*map(str, command), *options],
-            start_new_session=True,
-            stderr=self.log,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=quick,
-        )
-
-    def said(self):
-        self.log.flush()
-        with open(self.log.name) as log:
-            return log.read()
-
-    def wait_for(self, word):
-        until = time.monotonic() + PROCESS_SECONDS_MAX
-        while word not in self.said():
-            assert self.process.poll() is None, self.said()
-            assert time.monotonic() < until, self.said()
-            time.sleep(0.02)
-
-    def kill(self):
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self.close()
-
-    def close(self):
-        self.process.stdout.close()
-        self.log.close()
-
-
-class Feeder(threading.Thread):
-    """Files keep arriving, but not many more than are read."""
-
-    def __init__(self, directory, rng):
-        super().__init__(daemon=True)
-        self.directory, self.rng, self.rows, self.done = directory, rng, [], threading.Event()
-        self.files, self.allowed = 0, 0
-
-    def run(self):
-        while not self.done.wait(self.rng.random() * 0.3):
-            if self.files < self.allowed:
-                self.feed()
-
-    def feed(self):
-        fresh = [
-            Notification({"n": len(self.rows) + i, "x": self.rng.randrange(20)}) for i in range(self.rng.randrange(30))
-        ]
-        bad = "oops\n" if self.rng.random() < 0.2 else ""
-        put(self.directory, f"{self.files}.jsonl", lines(*fresh) + bad)
-        self.files += 1
-        self.rows += fresh
-
-
-def seen(out):
-    """What any reader finds, at any moment: rows of whole batches by number, once each, with their versions."""
-    if not any((out / "matched").rglob("*.parquet")):
-        return {}
-    table = ds.dataset(out / "matched", partitioning="hive").to_table(["n", "subscriptions", "$version"])
-    found = {row["n"]: (row["subscriptions"], row["$version"]) for row in table.to_pylist()}
-    assert len(found) == table.num_rows, "a notification is there twice"
-    return found
-
-
-def test_killed_at_random_moments(spark, tmp_path):
-    """Each notification once, matched with the version that its path says; nothing seen is ever taken away."""
-    rng = random.Random(SEED)
-    source, out = tmp_path / "in", tmp_path / "out"
-    source.mkdir()
-    matchers = {}
-
-    def next_version(kill):
-        index, matcher = write_index(tmp_path / "index", [f"x > {i}" for i in range(kill, kill + 15)])
-        matchers[index.version] = matcher
-
-    next_version(0)
-    feeder = Feeder(source, random.Random(SEED + 1))
-    feeder.feed()
-    feeder.start()
-    before = {}
-    for kill in range(KILLS):
-        feeder.allowed += 12
-        stream = Stream(tmp_path, "--every", "0s", "--files-max", "2")
-        stream.wait_for("waiting for files" if kill % 2 else "1 batch,")
-        next_version(kill + 1)
-        time.sleep(rng.random() * 2)
-        stream.kill()
-        now = seen(out)
-        assert before.items() <= now.items()
-        before = now
-    feeder.done.set()
-    feeder.join()
-    stream = Stream(tmp_path, "--every", "0s")
-    stream.wait_for("1 batch,")
-    os.killpg(stream.process.pid, signal.SIGINT)
-    assert stream.process.wait(PROCESS_SECONDS_MAX) == 0, stream.said()
-    assert "stopping after this batch" in stream.said()
-    assert "matches" in stream.process.stdout.read()
-    stream.close()
-    assert before.items() <= seen(out).items()
-    # What is left, in this process: the checkpoint is not bound to the one that made it.
-    files = NotificationFiles(str(source), types={"n": "int", "x": "int"})
-    match_stream(files, tmp_path / "index", out, once=True, spark=spark).awaitTermination()
-    found = seen(out)
-    assert sorted(found) == list(range(len(feeder.rows)))
-    assert len({version for _, version in found.values()}) > 1
-    for row, (subscriptions, version) in found.items():
-        assert subscriptions == matchers[version].match(feeder.rows[row])
-    rejects = read_stream_output(spark, out, "rejects").collect()
-    assert {row.file.rpartition("/")[2] for row in rejects} == bad_files(source)
-    assert len(rejects) == len(bad_files(source))
-
-
-def bad_files(source):
-    return {one.name for one in source.iterdir() if "oops" in one.read_text()}
