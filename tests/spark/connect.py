@@ -33,6 +33,7 @@ from catchment.pipeline import (
     unmatched,
 )
 from catchment.pipeline.archive import lines
+from catchment.pipeline.scattered import match_scattered
 from catchment.pipeline.session import parallelism
 
 TYPES = {"x": "int", "y": "string", "d.e": "int"}
@@ -79,6 +80,7 @@ def matching(rows, index) -> dict[str, object]:
     explained = match_explained(rows, index, ["s1"]).select("`$id`", "matched").collect()
     return {
         "match": ids(match(rows, index)),
+        "scattered": ids(match_scattered(rows, index, shards=1)),
         "pairs": sorted([row["$id"], row.subscription] for row in pairs),
         "counts": {row.subscription: row["count"] for row in match_counts(rows, index).collect()},
         "unmatched": sorted(row["$id"] for row in unmatched(rows, index).select("`$id`").collect()),
@@ -154,12 +156,21 @@ def refused(spark, root, index) -> dict[str, object]:
     return {
         "stream": [complaint(one, index, root / "out") for one in (NotificationFiles(str(root / "in")), rows)],
         "stream command": command(*asked),
+        "missing": [missing(spark, root, format) for format in ("json", "parquet")],
     }
 
 
 def complaint(notifications, index, output) -> str:
     try:
         match_stream(notifications, index, output, once=True)
+    except UnavailableError as problem:
+        return str(problem)
+    return ""
+
+
+def missing(spark, root, format) -> str:
+    try:
+        read_notifications(spark, str(root / "none"), format)
     except UnavailableError as problem:
         return str(problem)
     return ""

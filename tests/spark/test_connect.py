@@ -87,7 +87,7 @@ def test_all_is_as_in_this_process(address, tmp_path):
     assert done.returncode == 0, done.stderr[done.stderr.find("Traceback") :][:5_000]
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["session"] == ["pyspark.sql.connect.session", "true", 2]
-    for check in (index_is_compiled_and_changed, matches, command_line, archives, sequences, stream_says_it_cannot):
+    for check in (index_is_compiled_and_changed, matches, command_line, archives, sequences, what_cannot_be_is_said):
         check(given, found)
 
 
@@ -103,7 +103,7 @@ def index_is_compiled_and_changed(_, found):
 def matches(given, found):
     expected = made.matches(given)
     pairs = sorted([row, id] for row, ids in expected.items() for id in ids)
-    assert found["match"] == expected
+    assert found["match"] == found["scattered"] == expected
     assert found["pairs"] == pairs
     assert found["counts"] == Counter(id for _, id in pairs)
     assert found["unmatched"] == sorted(row for row, ids in expected.items() if not ids)
@@ -137,11 +137,12 @@ def sequences(given, found):
     assert found["detect -o rejects"] == ["oops"]
 
 
-def stream_says_it_cannot(_, found):
+def what_cannot_be_is_said(_, found):
     for said in (*found["stream"], found["stream command"][1]):
         assert "Spark Connect" in said
         assert "with a master" in said
     assert found["stream command"][0] == 1
+    assert all("there is no file at" in said for said in found["missing"])
 
 
 def test_a_server_that_does_not_answer_is_said(monkeypatch):

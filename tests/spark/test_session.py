@@ -58,3 +58,14 @@ def test_missing_java_is_said(monkeypatch, home):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UnavailableError, match="Java 17"):
         session._require_java()
+
+
+@pytest.mark.parametrize(("found", "ours"), [("", True), ("-Xmx1g", True), ("-Xmx1g -XX:+UseSerialGC", False)])
+def test_java_is_told_one_collector(monkeypatch, found, ours):
+    """Of two it takes none, and does not start."""
+    from catchment.pipeline import session
+
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", found)
+    settings = session._settings("local[2]")
+    for process in ("driver", "executor"):
+        assert ("UseParallelGC" in settings[f"spark.{process}.extraJavaOptions"]) == ours

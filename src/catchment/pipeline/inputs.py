@@ -146,8 +146,9 @@ def _load(spark: SparkSession, format: str, path: str | list[str], **settings: A
     from pyspark.errors import AnalysisException
 
     try:
-        reader = spark.read.format(format).options(**settings)
-        return reader.load(path)
+        found = spark.read.format(format).options(**settings).load(path)
+        found.columns  # noqa: B018  # Spark Connect looks for the files only when it is asked something
+        return found
     except AnalysisException as problem:
         if problem.getCondition() != "PATH_NOT_FOUND":
             raise

@@ -29,6 +29,7 @@ from catchment.pipeline.index import Index, open_index
 from catchment.pipeline.match import COUNTS, SUBSCRIPTIONS, AnyIndex, _Counts, _job, _numbered, _Rows
 from catchment.pipeline.parse import LIVE
 from catchment.pipeline.schema import col, matched_columns
+from catchment.pipeline.session import parallelism
 
 # Subscriptions that one worker maps: some hundred bytes each, and some twenty of its own.
 WORKER_SUBSCRIPTIONS_MAX: Final = 8_000_000
@@ -131,7 +132,7 @@ def _copied(rows: DataFrame, groups: int) -> DataFrame:
 
 def _placed(copies: DataFrame, groups: int) -> DataFrame:
     """The copies of each group in partitions of its own, as many as run at once."""
-    spread = max(1, -(-copies.sparkSession.sparkContext.defaultParallelism // groups))
+    spread = max(1, -(-parallelism(copies.sparkSession) // groups))
     place = col(_GROUP) * spread + F.pmod(col(_LOW), F.lit(spread)).cast("int")
     return copies.repartitionById(groups * spread, place)
 

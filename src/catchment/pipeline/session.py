@@ -52,10 +52,11 @@ _SETTINGS: Final = {
 # Arrow checks each access that Spark makes to what comes from Python: a third of the time of a match with many ids.
 _ARROW_UNCHECKED: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 # Reading a string of Arrow's stores a reference, for which G1 has a fence: a quarter of Java's time with many ids.
-_JAVA_OPTIONS: Final = f"{_ARROW_UNCHECKED} -XX:+UseParallelGC"
+_COLLECTOR: Final = "-XX:+UseParallelGC"
+_OTHER_COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
+# Where Java takes options from besides.
+_JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _JAVA_SETTINGS: Final = {
-    "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
-    "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
     # Less than this, and Spark adds up the bytes of all columns at every row.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
 }
@@ -123,6 +124,10 @@ def _launch(master: str, settings: Mapping[str, str], log: Path) -> None:
 
 def _settings(master: str) -> dict[str, str]:
     found = _SETTINGS | _JAVA_SETTINGS
+    options = f"{_ARROW_UNCHECKED} {_COLLECTOR}"
+    if any(_OTHER_COLLECTOR.search(os.environ.get(name, "")) for name in _JAVA_VARIABLES):
+        options = _ARROW_UNCHECKED  # Java does not start if it is told two
+    found |= {f"spark.{process}.extraJavaOptions": options for process in ("driver", "executor")}
     if master.startswith("local"):
         found |= _LOCAL_SETTINGS
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

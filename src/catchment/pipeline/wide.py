@@ -42,6 +42,7 @@ def read_parquet(spark: SparkSession, path: str | list[str]) -> DataFrame:
     """The columns of the files, and the file and row of each."""
     try:
         found = spark.read.parquet(*([path] if isinstance(path, str) else path))
+        found.columns  # noqa: B018  # Spark Connect looks for the files only when it is asked something
     except AnalysisException as problem:
         if problem.getCondition() != "PATH_NOT_FOUND":
             raise
