@@ -157,11 +157,12 @@ def is_there(peer: str) -> bool:
 @dataclass(frozen=True)
 class Measured:
     """Notifications a second from the first sent to the last received; what of the rate asked for the publisher
-    kept; how long each took, in seconds."""
+    kept; how long each took, in seconds; how many did not come."""
 
     rate: float
     kept: float
     latencies: list[float]
+    missed: int
 
 
 def measured(peer: str, load: Load, brokers: Brokers, started: Callable[[], None] = lambda: None) -> Measured:
@@ -184,9 +185,9 @@ def measured(peer: str, load: Load, brokers: Brokers, started: Callable[[], None
         go.set()
         started()
         start, end = sent.get(timeout=WAIT_S)
-        last, latencies = received.get(timeout=WAIT_S)
+        last, latencies, missed = received.get(timeout=WAIT_S)
         kept = load.count / load.rate / (end - start) if load.rate else 1.0
-        return Measured(load.count / (last - start), kept, latencies)
+        return Measured(load.count / (last - start), kept, latencies, missed)
     finally:
         for one in processes:
             one.kill()
@@ -206,6 +207,7 @@ def run_once(result: Result, share: float, directory: Path) -> None:
     result.p99s_ms.append(marks[98] * 1e3)
     result.worst_ms = max(result.worst_ms, max(found.latencies) * 1e3)
     result.kept = min(result.kept, found.kept)
+    result.missed += found.missed
 
 
 def run_case(case: Case, peers: Sequence[str], runs: int, share: float) -> list[Result]:

@@ -52,6 +52,7 @@ class Result:
     p99s_ms: list[float] = field(default_factory=list)
     worst_ms: float = 0.0
     kept: float = 1.0
+    missed: int = 0
 
     @property
     def rate(self) -> float:

@@ -57,6 +57,7 @@ def _rows(results: Sequence[Result], case: Case) -> Iterator[tuple[str, ...]]:
     ours = next((one for one in mine if one.peer == "Catchment"), None)
     for one in mine:
         p99 = _spread(one.p99s_ms, ".2f") + ("" if one.kept >= KEPT_MIN else f", at {one.kept:.0%} of half load")
+        p99 += f", {one.missed:,} dropped" if one.missed else ""
         ratio = "" if ours in (None, one) else f"{_spread(one.ratios(ours), ',.2f')} × as fast"
         delivered = f"{one.rate * case.fan_out:,.0f}"
         latency = f"{median(one.p50s_ms):.2f}", p99, f"{one.worst_ms:.1f}"
