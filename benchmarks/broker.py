@@ -240,8 +240,9 @@ def main() -> int:
     parser.add_argument("--only", choices=PEERS)
     parser.add_argument("--case", help="only cases with this in their name")
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--runs", type=int, default=RUNS)
     given = parser.parse_args()
-    runs, share = (1, 0.25) if given.quick else (RUNS, 1.0)
+    runs, share = (1, 0.25) if given.quick else (given.runs, 1.0)
     if given.profile:
         print("\n".join(profile_lines(profiled(PROFILED))))
         return 0
@@ -255,7 +256,8 @@ def main() -> int:
             results += run_case(case, peers, runs, share)
             print("\n".join(lines_of(results, case)), flush=True)
     if not given.only and not given.case:
-        write_report(results, profiled(PROFILED), "./dev bench broker" + (" --quick" if given.quick else ""))
+        command = " ".join(["./dev bench broker", *sys.argv[1:]])
+        write_report(results, profiled(PROFILED), command)
     return 0
 
 
