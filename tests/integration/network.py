@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from catchment.broker.config import Address, Config
@@ -266,3 +266,28 @@ class FakeBroker:
     async def next(self) -> Raw:
         async with asyncio.timeout(WAIT_S_MAX):
             return await self._came.get()
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Brokers `a` and `b` with a proxy between them; what is published at `a` is heard by a reader at `b`."""
+
+    a: Broker
+    b: Broker
+    proxy: Proxy
+    publisher: Any
+    subscription: Any
+
+
+@contextlib.asynccontextmanager
+async def pair() -> Any:
+    async with (
+        broker("a") as a,
+        Proxy(a) as proxy,
+        broker("b", (proxy.address,)) as b,
+        client(a, "p") as publisher,
+        client(b, "reader") as reader,
+    ):
+        subscription = await reader.subscribe("n >= 0 or probe = true")
+        await until_heard(publisher, subscription)
+        yield Pair(a, b, proxy, publisher, subscription)

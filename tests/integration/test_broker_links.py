@@ -25,7 +25,7 @@ from catchment.wire import (
     Request,
     Routed,
 )
-from tests.integration.network import ANYWHERE, FakeBroker, Proxy, Raw, broker, client, run, until, until_heard
+from tests.integration.network import ANYWHERE, FakeBroker, Proxy, Raw, broker, client, pair, run, until, until_heard
 
 KILOBYTES_64 = bytes(65_536)
 
@@ -159,19 +159,12 @@ def test_attempts_are_made_with_back_off_and_logged_once(caplog, monkeypatch):
 
 def test_what_was_announced_is_announced_again_after_a_link_was_lost():
     async def work():
-        async with (
-            broker("a") as a,
-            Proxy(a) as proxy,
-            broker("b", (proxy.address,)) as b,
-            client(a, "p") as publisher,
-            client(b, "reader") as reader,
-        ):
-            subscription = await reader.subscribe("n >= 0 or probe = true")
+        async with pair() as two:
             for n in range(3):
-                await until_heard(publisher, subscription)
-                await publisher.publish({"n": n}, ack="accepted")
-                assert (await subscription.get()).notification["n"] == n
-                proxy.cut()
+                await until_heard(two.publisher, two.subscription)
+                await two.publisher.publish({"n": n}, ack="accepted")
+                assert (await two.subscription.get()).notification["n"] == n
+                two.proxy.cut()
 
     run(work())
 

@@ -12,7 +12,7 @@ from catchment.broker import server as server_module
 from catchment.broker.credit import CREDIT, CREDIT_SLACK
 from catchment.routing.messages import Subscribe
 from catchment.wire import BATCH_MAX, PIECE_BYTES, Accepted, Batch, Credit, Delivery, Lost, Publish, Request
-from tests.integration.network import Proxy, Raw, broker, client, run, until, until_heard
+from tests.integration.network import Raw, broker, client, pair, run, until, until_heard
 
 KILOBYTES_4 = bytes(4_096)
 
@@ -251,26 +251,18 @@ def test_a_link_that_stays_congested_is_dropped_and_comes_back(monkeypatch, capl
     caplog.set_level("INFO", "catchment.broker")
 
     async def work():
-        async with (
-            broker("a") as a,
-            Proxy(a) as proxy,
-            broker("b", (proxy.address,)) as b,
-            client(a, "p") as publisher,
-            client(b, "reader") as reader,
-        ):
-            subscription = await reader.subscribe("n >= 0 or probe = true")
-            await until_heard(publisher, subscription)
-            proxy.stall()
-            publishing = asyncio.create_task(publisher.publish(several(CREDIT, 0, KILOBYTES_4 * 2, "bulk")))
-            await until(lambda: not a.node.links)
+        async with pair() as two:
+            two.proxy.stall()
+            publishing = asyncio.create_task(two.publisher.publish(several(CREDIT, 0, KILOBYTES_4 * 2, "bulk")))
+            await until(lambda: not two.a.node.links)
             await publishing
-            proxy.flow()
-            proxy.cut()
-            await until(lambda: a.node.links and b.node.links)
-            await until_heard(publisher, subscription)
+            two.proxy.flow()
+            two.proxy.cut()
+            await until(lambda: two.a.node.links and two.b.node.links)
+            await until_heard(two.publisher, two.subscription)
             # Nothing wrong, nothing twice, in order; what was under way is lost.
-            await publisher.publish({"n": CREDIT}, ack="accepted")
-            assert (await subscription.get()).notification["n"] == CREDIT
+            await two.publisher.publish({"n": CREDIT}, ack="accepted")
+            assert (await two.subscription.get()).notification["n"] == CREDIT
 
     run(work())
     assert any("bytes wait for it" in getattr(one, "reason", "") for one in caplog.records)

@@ -15,7 +15,7 @@ from catchment.cli.top import _table
 from catchment.routing.messages import Neighbor, Routed
 from catchment.wire import Batch
 from tests.integration.live import ANY_PORT
-from tests.integration.network import Proxy, Raw, broker, client, run, until, until_heard
+from tests.integration.network import Raw, broker, client, pair, run, until
 
 uvloop = pytest.importorskip("uvloop")
 KILOBYTES_16 = bytes(16_384)
@@ -72,26 +72,18 @@ def test_large_notifications_wait_before_the_credit_is_used_up(run_in, small):
 
 def test_all_that_was_acknowledged_comes_when_a_stalled_neighbor_goes_on(small):
     async def work():
-        async with (
-            broker("a") as a,
-            Proxy(a) as proxy,
-            broker("b", (proxy.address,)) as b,
-            client(a, "p") as publisher,
-            client(b, "reader") as reader,
-        ):
-            subscription = await reader.subscribe("n >= 0 or probe = true")
-            await until_heard(publisher, subscription)
-            proxy.stall()
+        async with pair() as two:
+            two.proxy.stall()
             acknowledged: list[tuple[str, int]] = []
-            rounds = asyncio.create_task(_publish_rounds(publisher, acknowledged, 3))
-            await until(lambda: a.credits.held)
-            assert a.link_of(Neighbor("b")).outbox_bytes < connection_module.LINK_OUTBOX_BYTES_MAX
-            proxy.flow()
+            rounds = asyncio.create_task(_publish_rounds(two.publisher, acknowledged, 3))
+            await until(lambda: two.a.credits.held)
+            assert two.a.link_of(Neighbor("b")).outbox_bytes < connection_module.LINK_OUTBOX_BYTES_MAX
+            two.proxy.flow()
             await rounds
-            found = [await subscription.get() for _ in range(3 * EACH)]
+            found = [await two.subscription.get() for _ in range(3 * EACH)]
             assert [(one.notification["by"], one.notification["n"]) for one in found] == acknowledged
             assert not any(one.missed or one.gap for one in found)
-            assert a.credits.links_given_up == 0
+            assert two.a.credits.links_given_up == 0
 
     run(work())
 
