@@ -1,6 +1,9 @@
 """Where the time of `match` on Spark goes, in core time: for machines that have other work as well.
 
     python benchmarks/spark_profile.py W3 --rows 40000 --rounds 4
+    python benchmarks/spark_profile.py W3 --map --java=-XX:+UseG1GC
+
+`--map` holds attributes in a map instead of a column each, `--java` gives Java other options.
 
 Core time is that of Java and of its Python workers, from /proc. All ways run in one session, one after another, and
 every other round backwards: what warms up or loads the machine meanwhile, meets them all alike.
@@ -25,7 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.spark import CHUNK, compiled, drained, first_files, write_notifications, write_subscriptions
 from benchmarks.spark_peers import ROW
 from catchment.pipeline import match, spark_session
-from catchment.pipeline.schema import col
+from catchment.pipeline.schema import ATTRIBUTES, col
+from catchment.pipeline.session import ARROW_UNCHECKED
 
 READER, FIELDS = "spark.sql.parquet.columnarReaderBatchSize", "spark.sql.codegen.maxFields"
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -67,6 +71,13 @@ def unchanged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def ways(frame: DataFrame, index: Path) -> dict[str, tuple[DataFrame, dict[str, str]]]:
     names = [name for name in frame.columns if name != ROW]
+    if ATTRIBUTES in names:
+        return {
+            "scan": (frame, {}),
+            "to Python": (frame.mapInArrow(swallowed, "rows long"), {}),
+            "to Python and back": (frame.mapInArrow(unchanged, frame.schema), {}),
+            "match": (match(frame, index, names), {}),
+        }
     every = F.struct(*map(col, names))
     present = F.concat_ws(",", *(F.concat(F.lit(f"{name}:"), col(name).cast("string")) for name in names))
     small = {READER: "1024"}
@@ -84,9 +95,12 @@ def ways(frame: DataFrame, index: Path) -> dict[str, tuple[DataFrame, dict[str, 
 
 
 def profile(given: argparse.Namespace, place: Path, say: Callable[[str], None]) -> None:
-    spark = spark_session("local[2]", settings={"spark.local.dir": str(place)})
+    settings = {"spark.local.dir": str(place)}
+    if given.java:
+        settings["spark.driver.extraJavaOptions"] = f"{ARROW_UNCHECKED} {given.java}"
+    spark = spark_session("local[2]", settings=settings)
     write_subscriptions(given.workload, given.size, place / "s.parquet")
-    write_notifications(given.workload, given.rows, place / "n")
+    write_notifications(given.workload, given.rows, place / "n", given.map)
     compiled(spark, place / "s.parquet", place / "index", graph=False)
     java = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
     usual = {name: spark.conf.get(name) for name in (READER, FIELDS)}
@@ -116,6 +130,8 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=100_000)
     parser.add_argument("--rows", type=int, default=2 * CHUNK)
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--map", action="store_true")
+    parser.add_argument("--java", default="")
     with tempfile.TemporaryDirectory(prefix="catchment-profile-") as directory:
         profile(parser.parse_args(), Path(directory), lambda line: print(line, flush=True))
 

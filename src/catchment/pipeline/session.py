@@ -50,7 +50,7 @@ _SETTINGS: Final = {
     "spark.log.level": "ERROR",
 }
 # Arrow checks each access that Spark makes to what comes from Python: a third of the time of a match with many ids.
-_ARROW_UNCHECKED: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+ARROW_UNCHECKED: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 # Reading a string of Arrow's stores a reference, for which G1 has a fence: a quarter of Java's time with many ids.
 _COLLECTOR: Final = "-XX:+UseParallelGC"
 _OTHER_COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
@@ -124,9 +124,9 @@ def _launch(master: str, settings: Mapping[str, str], log: Path) -> None:
 
 def _settings(master: str) -> dict[str, str]:
     found = _SETTINGS | _JAVA_SETTINGS
-    options = f"{_ARROW_UNCHECKED} {_COLLECTOR}"
+    options = f"{ARROW_UNCHECKED} {_COLLECTOR}"
     if any(_OTHER_COLLECTOR.search(os.environ.get(name, "")) for name in _JAVA_VARIABLES):
-        options = _ARROW_UNCHECKED  # Java does not start if it is told two
+        options = ARROW_UNCHECKED  # Java does not start if it is told two
     found |= {f"spark.{process}.extraJavaOptions": options for process in ("driver", "executor")}
     if master.startswith("local"):
         found |= _LOCAL_SETTINGS
