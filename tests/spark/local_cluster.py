@@ -19,6 +19,7 @@ from catchment.pipeline import (
     read_notifications,
     read_stream_output,
     spark_session,
+    write_matches,
 )
 from catchment.pipeline.scattered import match_scattered
 
@@ -45,6 +46,7 @@ def run(root: Path) -> dict[str, object]:
     with ThreadPoolExecutor() as pool:
         running = {
             "match": pool.submit(lambda: ids(match(given, index))),
+            "write": pool.submit(lambda: written(spark, root, given, index)),
             "scattered": pool.submit(lambda: ids(match_scattered(given, index, shards=1))),
             "stream": pool.submit(lambda: matched_stream(spark, root, index)),
             "detect": pool.submit(lambda: sequences(detect(given, patterns))),
@@ -53,6 +55,12 @@ def run(root: Path) -> dict[str, object]:
         found = {name: one.result() for name, one in running.items()}
     executors = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
     return found | {"executors": len(executors) - 1, "shards": len(index.shards)}
+
+
+def written(spark, root, given, index) -> dict[str, list[str]]:
+    write_matches(given.repartition(3), index, root / "written")
+    assert sum(1 for one in (root / "written").iterdir() if one.name.startswith("part-")) == 3
+    return ids(spark.read.parquet(str(root / "written")))
 
 
 def matched_stream(spark, root, index) -> dict[str, list[str]]:

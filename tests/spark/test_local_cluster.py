@@ -24,7 +24,7 @@ def test_all_is_as_in_this_process(tmp_path):
     assert done.returncode == 0, done.stderr[done.stderr.find("Traceback") :][:5_000]
     found = json.loads((tmp_path / "found.json").read_text())
     assert (found["executors"], found["shards"]) == (2, 3)
-    for how in ("match", "scattered", "stream"):
+    for how in ("match", "write", "scattered", "stream"):
         assert found[how] == made.matches(given), how
     for how in ("detect", "detect stream"):
         assert found[how] == made.sequences(given), how

@@ -137,7 +137,9 @@ def test_small_pieces_and_split_batches(spark, tmp_path, monkeypatch):
     assert len(pieces) > 5
     matcher = Matcher()
     matcher.add_many([f"s{i}" for i in range(40)], texts)
-    assert [ids for _, found in pieces for ids in found.to_pylist()] == [matcher.match(row) for row in rows]
+    shards = match_module.opened_shards(job.shards)
+    lists = [ids for _, found in pieces for some in shards.lists(found) for ids in some.to_pylist()]
+    assert lists == [matcher.match(row) for row in rows]
 
 
 # --- odd tables ---------------------------------------------------------------------------------

@@ -89,16 +89,25 @@ def _write(given: Input, index: Index, output: str, kind: str, explained: list[s
 
     from catchment.pipeline.places import address
 
-    seen, rejected = Observation(), Observation()
-    found = _chosen(given.rows, index, kind, explained, seen)
     place = Path(output).absolute()
-    found.write.parquet(address(place / "matched"))
-    counts = {name: int(value or 0) for name, value in seen.get.items()}
+    if kind == ROWS:
+        counts = _write_rows(given.rows, index, place / "matched")
+    else:
+        seen = Observation()
+        _chosen(given.rows, index, kind, explained, seen).write.parquet(address(place / "matched"))
+        counts = {name: int(value or 0) for name, value in seen.get.items()}
     if given.rejected != 0:
-        observed = given.rejects.observe(rejected, _count())
-        observed.write.parquet(address(place / "rejects"))
+        rejected = Observation()
+        given.rejects.observe(rejected, _count()).write.parquet(address(place / "rejects"))
         counts["rejected"] = int(rejected.get["rejected"])
     return {"rejected": 0, **counts}
+
+
+def _write_rows(rows: DataFrame, index: Index, place: Path) -> dict[str, int]:
+    from catchment.pipeline import write_matches
+
+    written = write_matches(rows, index, place)
+    return {"notifications": written.notifications, "matched": written.matched, "matches": written.matches}
 
 
 def _count() -> Any:
@@ -123,9 +132,7 @@ def _chosen(rows: DataFrame, index: Index, kind: str, explained: list[str], seen
     found = match(rows, index).observe(seen, one, matched, matches)
     if kind == UNMATCHED:
         return found.where(size == 0).drop("subscriptions")
-    if kind == PAIRS:
-        return found.select(*map(col, rows.columns), F.explode("subscriptions").alias("subscription"))
-    return found
+    return found.select(*map(col, rows.columns), F.explode("subscriptions").alias("subscription"))
 
 
 def _summary(counts: dict[str, int], index: Index, output: str, as_json: bool) -> int:

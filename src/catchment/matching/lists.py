@@ -33,13 +33,21 @@ class Words(NamedTuple):
     def lists(self, found: Sequence[Matches], is_sorted: bool = True) -> pa.ListArray | None:
         """For each notification the ids from all results, whose tables these are; None where 32 bits are too few for
         the ends of Arrow's lists and strings."""
-        offsets = np.sum([one.offsets for one in found], axis=0)
-        if offsets[-1] > LIST_BYTES_MAX:
+        if sum(int(one.offsets[-1]) for one in found) > LIST_BYTES_MAX:
             return None
+        return self.listed(*self.ranked(found, is_sorted))
+
+    def ranked(self, found: Sequence[Matches], is_sorted: bool = True) -> tuple[Array, Array]:
+        """The ids of each notification as their places here: where those of each begin and end, and the places."""
+        offsets = np.sum([one.offsets for one in found], axis=0)
         ranks = self._ranks(found, offsets)
         if is_sorted:
             spare, counts = np.empty(int(np.diff(offsets).max(initial=0)), I32), np.empty(kl.DIGIT_COUNTS, I64)
             kl.sort_rows(offsets, ranks, max(1, len(self.rank_of) - 1).bit_length(), spare, counts)
+        return offsets, ranks
+
+    def listed(self, offsets: Array, ranks: Array) -> pa.ListArray | None:
+        """What `ranked` gave, as ids."""
         ids = self.texts(ranks)
         return None if ids is None else pa.ListArray.from_arrays(pa.array(offsets.astype(I32)), ids)
 

@@ -25,6 +25,7 @@ from catchment.pipeline.explain import match_explained
 from catchment.pipeline.index import Index, open_index
 from catchment.pipeline.inputs import Input, read_notifications, read_subscriptions
 from catchment.pipeline.match import match, match_counts, match_pairs, unmatched
+from catchment.pipeline.matched_files import Written, write_matches
 from catchment.pipeline.patterns import detect
 from catchment.pipeline.scattered import match_scattered
 from catchment.pipeline.session import spark_session
@@ -36,6 +37,7 @@ __all__ = [
     "Index",
     "Input",
     "NotificationFiles",
+    "Written",
     "add_subscriptions",
     "archive",
     "change_subscriptions",
@@ -58,4 +60,5 @@ __all__ = [
     "spark_session",
     "stream_notifications",
     "unmatched",
+    "write_matches",
 ]

@@ -20,12 +20,12 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 from typing import Any, Final
 
 from pyarrow import fs
 
 from catchment.errors import InputError
+from catchment.pipeline.places import file_system
 
 # The `$` keeps it apart from every attribute: notifications may well have one called `day`.
 DAY: Final = "$day"
@@ -66,7 +66,7 @@ class Place:
         self._shown = path
         # Spark must not take a local path for one on the cluster's default file system.
         self._scheme = path.split("://", 1)[0] + "://" if "://" in path else "file://"
-        self._fs, self._root = fs.FileSystem.from_uri(path if "://" in path else Path(path).absolute().as_uri())
+        self._fs, self._root = file_system(path)
 
     def uri(self, path: str) -> str:
         return self._scheme + path

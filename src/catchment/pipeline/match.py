@@ -104,18 +104,18 @@ class _Job:
     columns: tuple[tuple[str, str], ...]  # column, and the attribute it holds
     rows: int
 
-    def found(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, pa.ListArray]]:
-        """Pieces of the batches, each with the ids that match its rows."""
-        shards = _opened(self.shards)
+    def found(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, Found]]:
+        """Pieces of the batches, each with what matches its rows."""
+        shards = opened_shards(self.shards)
         size = min(self.rows, ROWS_MIN)
         for batch in batches:
             ready, start = self.ready(batch), 0
             while start < len(ready):
                 rows, count = min(size, len(ready) - start), 0
-                for ids in _lists(ready.slice(start, rows), shards):
-                    count += len(ids.values)
-                    yield batch.slice(start, len(ids)), ids
-                    start += len(ids)
+                for found in shards.found(ready.slice(start, rows)):
+                    count += len(found.ranks)
+                    yield batch.slice(start, len(found)), found
+                    start += len(found)
                 size = min(max(PIECE_MATCHES * rows // max(1, count), ROWS_MIN), self.rows)
 
     def ready(self, batch: pa.RecordBatch) -> Encoded:
@@ -137,6 +137,27 @@ def _numbered(notifications: DataFrame) -> DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """What matches some rows: of each the places of its ids in the sorted order of all, from one offset to the next.
+    A row that is no notification is `bad` and has none."""
+
+    offsets: Array
+    ranks: Array
+    bad: Array
+
+    def __len__(self) -> int:
+        return len(self.bad)
+
+    def halves(self) -> tuple[Found, Found]:
+        half = len(self) // 2
+        at = self.offsets[half]
+        return (
+            Found(self.offsets[: half + 1], self.ranks[:at], self.bad[:half]),
+            Found(self.offsets[half:] - at, self.ranks[at:], self.bad[half:]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Shards:
     """The opened shards of an index."""
 
@@ -150,22 +171,43 @@ class Shards:
         assert words is not None
         return cls(matchers, words)
 
-    def ids(self, rows: Encoded) -> pa.ListArray | None:
-        """For each row the ids from all shards, sorted, null for a bad one; None where they are too many for one
-        batch."""
-        found = [one.match_batch(rows) for one in self.matchers]
-        if sum(len(one.ids) for one in found) > BATCH_MATCHES_MAX and len(rows) > 1:
-            return None  # before the work of writing them
-        ids = self.words.lists(found)
-        if ids is None or not rows.bad.any():
-            return ids
-        return pa.ListArray.from_arrays(ids.offsets, ids.values, mask=pa.array(rows.bad))
+    def found(self, rows: Encoded) -> Iterator[Found]:
+        """Of all shards, sorted; in parts where there is too much for one Arrow batch."""
+        parts = [one.match_batch(rows) for one in self.matchers]
+        if sum(len(one.ids) for one in parts) > BATCH_MATCHES_MAX and len(rows) > 1:
+            half = len(rows) // 2  # before the work of sorting them
+            yield from self.found(rows.slice(0, half))
+            yield from self.found(rows.slice(half, len(rows) - half))
+        else:
+            yield self._without_bad(Found(*self.words.ranked(parts), rows.bad))
+
+    def _without_bad(self, found: Found) -> Found:
+        if not found.bad.any():
+            return found
+        counts = np.diff(found.offsets)
+        kept = found.ranks[~np.repeat(found.bad, counts)]
+        return Found(np.concatenate([[0], np.cumsum(np.where(found.bad, 0, counts))]), kept, found.bad)
+
+    def lists(self, found: Found) -> Iterator[pa.ListArray]:
+        """For each row its ids, null for a bad one; in parts where one Arrow batch could not hold them."""
+        ids = self.words.listed(found.offsets, found.ranks)
+        if ids is not None:
+            yield (
+                ids
+                if not found.bad.any()
+                else pa.ListArray.from_arrays(ids.offsets, ids.values, mask=pa.array(found.bad))
+            )
+        elif len(found) == 1:
+            raise LimitError("LIST_BYTES_MAX", LIST_BYTES_MAX, "one notification with longer ids", "use shorter ids")
+        else:
+            for half in found.halves():
+                yield from self.lists(half)
 
 
 _OPENED: OrderedDict[tuple[tuple[str, int, int], ...], Shards] = OrderedDict()
 
 
-def _opened(paths: tuple[str, ...]) -> Shards:
+def opened_shards(paths: tuple[str, ...]) -> Shards:
     """Shards, opened once by each worker process. Their files' own numbers are in the key: somebody may delete an
     index and make another in its place."""
     found = [(path, (Path(path) / "manifest.json").stat()) for path in paths]
@@ -185,8 +227,12 @@ class _Rows:
     names: tuple[str, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for piece, ids in self.job.found(batches):
-            yield pa.RecordBatch.from_arrays([*piece.columns, ids], [*self.names, SUBSCRIPTIONS])
+        for piece, found in self.job.found(batches):
+            start = 0
+            for ids in opened_shards(self.job.shards).lists(found):
+                rows = piece.slice(start, len(ids))
+                yield pa.RecordBatch.from_arrays([*rows.columns, ids], [*self.names, SUBSCRIPTIONS])
+                start += len(ids)
 
 
 @dataclass(frozen=True)
@@ -196,7 +242,7 @@ class _Counts:
     job: _Job
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        shards = _opened(self.job.shards)
+        shards = opened_shards(self.job.shards)
         sizes = [sum(map(len, one.match_batch([]).tables)) for one in shards.matchers]
         counts = [np.zeros(size, np.int64) for size in sizes]
         for batch in batches:
@@ -218,16 +264,3 @@ def _count_batches(counts: Array, words: Words) -> Iterator[pa.RecordBatch]:
 
 def _good_ids(found: Matches, bad: Array) -> Array:
     return found.ids[~np.repeat(bad, found.counts)] if bad.any() else found.ids
-
-
-def _lists(rows: Encoded, shards: Shards) -> Iterator[pa.ListArray]:
-    """Ids for each row; in parts where one Arrow batch could not hold them."""
-    ids = shards.ids(rows)
-    if ids is not None:
-        yield ids
-        return
-    if len(rows) == 1:
-        raise LimitError("LIST_BYTES_MAX", LIST_BYTES_MAX, "one notification with longer ids", "use shorter ids")
-    half = len(rows) // 2
-    yield from _lists(rows.slice(0, half), shards)
-    yield from _lists(rows.slice(half, len(rows) - half), shards)

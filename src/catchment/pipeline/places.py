@@ -11,6 +11,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+from pyarrow import fs
+
 _WILD: Final = re.compile(r"([{}\[\]*?\\])")
 
 
@@ -27,6 +29,13 @@ def quoted(path: str) -> str:
 
 def reading(path: str | os.PathLike[str]) -> str:
     return quoted(address(path))
+
+
+def file_system(path: str | os.PathLike[str]) -> tuple[fs.FileSystem, str]:
+    """The one that a path or address lies on, and the path there; pyarrow's errors say which it does not know."""
+    text = os.fspath(path)
+    found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(text if "://" in text else Path(text).absolute().as_uri())
+    return found
 
 
 def write_durably(path: Path, text: str) -> None:
