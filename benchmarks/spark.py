@@ -3,9 +3,11 @@
     ./dev bench spark                                      everything: takes most of an hour
     ./dev bench spark --sizes 10000 --workloads W1 --notifications 100000 --no-write
 
-All on `local[2]`, wall time, session start-up aside, sinks that keep nothing. One process is `match_batch` on the
-same files, read by one thread, once as it is (numbers) and once with the lists of ids that Spark gives too. SQL is
-given as many notifications as take it some seconds; its pairs must be as many as ours.
+All on `local[2]`, wall time, session start-up aside. Rows go into a sink that keeps nothing, where one process is
+`match_batch` on the same files, read by one thread, once as it is (numbers) and once with the lists of ids that Spark
+gives too. And they go into Parquet: by `write_matches`, by Spark's own writer, and by one process that reads, matches
+and writes as a worker of `write_matches` does. SQL is given as many notifications as take it some seconds; its pairs
+must be as many as ours.
 
 Notifications lie in Parquet: those of W1 and W2 as columns; those of W3, ten of a thousand names each, as a map. SQL
 gets these as an array. W3 as a thousand columns is measured too, once, to say what that costs.
@@ -35,9 +37,12 @@ from pyspark.sql import functions as F  # noqa: N812
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.spark_peers import PEERS, ROW, VALUES
-from benchmarks.spark_report import CORES, SEED, compile_line, match_line, spread, verdicts, write_report
+from benchmarks.spark_report import CORES, SEED, compile_line, files_line, match_line, spread, verdicts, write_report
 from catchment.matching import Encoded, Matcher
-from catchment.pipeline import Index, compile_subscriptions, detect, match, match_counts, spark_session
+from catchment.pipeline import Index, compile_subscriptions, detect, match, match_counts, spark_session, write_matches
+from catchment.pipeline.match import _job
+from catchment.pipeline.matched_files import _Writer
+from catchment.pipeline.places import file_system
 from catchment.pipeline.schema import ATTRIBUTES
 from catchment.sim.workload import notifications, subscriptions
 
@@ -46,6 +51,8 @@ WORKLOADS = ("W1", "W2", "W3")
 NOTIFICATIONS = 1_000_000
 # Lists of ids come to this many ids at most: where a notification has thousands, fewer notifications are taken.
 IDS_MAX = 400_000_000
+# Spark's own writer is slower by far: it gets so many.
+SPARK_WRITER_IDS_MAX = 20_000_000
 PEER_SIZE_MAX = 100_000
 # Compiled once more without graph and summaries.
 BARE_SIZE_MAX = 100_000
@@ -130,15 +137,20 @@ def write_notifications(workload: str, count: int, path: Path, as_map: bool = Fa
         pq.write_table(table, path / f"{start:09}.parquet")
 
 
-def record_batches(path: Path, rows: int) -> Iterator[pa.RecordBatch]:
-    """The first rows of the notifications, without their number, as Spark's workers get them."""
+def whole_batches(path: Path, rows: int) -> Iterator[pa.RecordBatch]:
+    """The first rows of the notifications, as many at once as Spark's workers get."""
     left = rows
     for file in sorted(path.iterdir()):
         for batch in pq.ParquetFile(file).iter_batches(batch_size=10_000):
             if left <= 0:
                 return
-            yield batch.slice(0, left).drop_columns([ROW])
+            yield batch.slice(0, left)
             left -= batch.num_rows
+
+
+def record_batches(path: Path, rows: int) -> Iterator[pa.RecordBatch]:
+    """The same without their number."""
+    return (batch.drop_columns([ROW]) for batch in whole_batches(path, rows))
 
 
 def first_files(spark: SparkSession, path: Path, rows: int) -> DataFrame:
@@ -194,6 +206,40 @@ def one_process(index: Index, path: Path, rows: int, runs: int) -> dict[str, lis
         "numbers": [rows / seconds(numbers) for _ in range(runs)],
         "lists": [rows / seconds(lists) for _ in range(runs)],
     }
+
+
+def files_to_files(
+    frame: DataFrame, index: Index, path: Path, rows: int, matches: float, runs: int
+) -> dict[str, list[float]]:
+    """Rates from Parquet into Parquet: by workers, by Spark's own writer on fewer rows, and by one process."""
+    names, out = [name for name in frame.columns if name != ROW], path.parent / "written"
+    few = min(rows, max(CHUNK, int(SPARK_WRITER_IDS_MAX / matches) // CHUNK * CHUNK))
+    writer = worker_of(frame, index, names, out)
+
+    def fresh(work: Callable[[], Any]) -> float:
+        shutil.rmtree(out, ignore_errors=True)
+        return seconds(work)
+
+    def by_one_process(count: int) -> None:
+        (out / "_temporary").mkdir(parents=True)
+        columns = [f"c{i}" for i in range(len(frame.columns))]
+        (_,) = list(writer(batch.rename_columns(columns) for batch in whole_batches(path, count)))
+
+    by_spark = match(first_files(frame.sparkSession, path, few), index, names)
+    count = min(rows, 200_000)
+    found = {
+        "workers": [rows / fresh(lambda: write_matches(frame, index, out, names)) for _ in range(runs)],
+        "spark": [few / fresh(lambda: by_spark.write.parquet(str(out)))],
+        "process": [count / fresh(lambda: by_one_process(count)) for _ in range(runs)],
+    }
+    shutil.rmtree(out)
+    return found
+
+
+def worker_of(frame: DataFrame, index: Index, names: Sequence[str], out: Path) -> _Writer:
+    """What `write_matches` sends to its workers."""
+    schema = match(frame, index, names).schema
+    return _Writer(_job(frame, index, names), tuple(schema.names), schema.json(), *file_system(out))
 
 
 def peer_rate(peer: Any, given: DataFrame, rows_max: int) -> tuple[float, int]:
@@ -260,6 +306,7 @@ def matched(spark: SparkSession, index: Index, path: Path, rows_max: int, runs: 
         "spark": [rows / seconds(lambda: drained(found)) for _ in range(runs)],
         "counting": [rows / seconds(lambda: drained(match_counts(frame.drop(ROW), index)))],
         "process": one_process(index, path, min(rows, 200_000), runs),
+        "files": files_to_files(frame, index, path, rows, matches, runs),
     }
 
 
@@ -346,7 +393,7 @@ def main(arguments: Sequence[str]) -> int:
         for size in given.sizes:
             for workload in given.workloads:
                 cells.append(cell(spark, workload, size, place, given))
-                print(match_line(cells[-1]), compile_line(cells[-1]), sep="\n", flush=True)
+                print(*(line(cells[-1]) for line in (match_line, files_line, compile_line)), sep="\n", flush=True)
                 if not given.no_write:  # what is measured is not lost if the rest is not
                     write_report(arguments, cells, None, found, verdicts(cells, None, found), given.runs)
         larger = None
