@@ -6,10 +6,10 @@ integers in shared columns: its tokens as the bits of a mask, and for each token
 the values it allows (`poset_codes.py`). Masks and spans are compared a column at a time, for all
 candidates at once. Candidates come from the tokens, of which each keeps:
 
-homes   the rows that chose this token, by the smallest *cell* around their span: a cell is all positions
-        with some leading bits in common. Whatever covers a filter lies in a cell around the filter's own,
-        so a search for coverers looks up one cell for each size in use. A row has one home, in the
-        token that keeps it apart best.
+homes   the rows that chose this token, by the smallest *cell* around their span (`poset_cells.py`): a cell
+        is all positions with some leading bits in common. Whatever covers a filter lies in a cell around
+        the filter's own, so a search for coverers looks up one cell for each size in use. A row has one
+        home, in the token that keeps it apart best.
 posts   all rows with the token, by the cells around their span of a few fixed sizes. A search for what
         a filter covers takes the shortest list that must hold it, and the length of such a list also
         tells how well a token keeps a row apart.
@@ -25,12 +25,11 @@ they, and filters without tokens, are in one common list that every search goes 
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +37,7 @@ import numpy.typing as npt
 from catchment.model.box import Box
 from catchment.model.constraint import Kind
 from catchment.model.domain import ABSENT, EVERYTHING, Values
+from catchment.routing.poset_cells import ROOT_CELL, Cell, Cells, RowIds, cell_around
 from catchment.routing.poset_codes import GREATEST, LEAST, Span, spans
 
 # Pairs of columns. Filters rarely name more attributes; each pair takes 32 bytes a row.
@@ -47,7 +47,6 @@ WORD_BITS: Final = 63
 WORD: Final = (1 << WORD_BITS) - 1
 ALL_BITS: Final = (1 << 2 * WORD_BITS) - 1
 ROWS_FIRST: Final = 64
-POSITION_BITS: Final = 64
 # Sizes of the cells under which rows are posted: one position, two and one leading bytes of a string; for
 # numbers these are a 2,048th and an eighth of the way to the double, and the last two some doublings.
 POST_SIZES: Final = (0, 41, 49, 52, 54)
@@ -55,23 +54,8 @@ POST_SIZES: Final = (0, 41, 49, 52, 54)
 Ids = npt.NDArray[np.int32]
 Key = tuple[str, Kind | None]
 Slot = tuple[int, int, int, int]  # low and -high, of the wide and of the tight reading
-Cell = tuple[int, int]  # how many trailing bits are free, and the bits before them
-ROOT_CELL: Final[Cell] = (POSITION_BITS, 0)
-Cells: TypeAlias = "dict[int, dict[int, array[int]]]"  # row ids by size of cell, then by its leading bits
-_NO_IDS: Final[array[int]] = array("i")
-_NO_PLACES: Final[dict[int, array[int]]] = {}
 # Two tokens in one slot: as a coverer it contains all spans, as one covered it is in all of them.
 _SHARED_SLOT: Final[Slot] = (LEAST, LEAST, GREATEST, GREATEST)
-
-
-def place_of(position: int, size: int) -> int:
-    return position >> size if size < POSITION_BITS else 0
-
-
-def cell_around(low: int, high: int) -> Cell:
-    """The smallest cell that holds both."""
-    size = ((low ^ high) & (2**POSITION_BITS - 1)).bit_length()
-    return size, place_of(low, size)
 
 
 @dataclass(slots=True, eq=False)
@@ -83,8 +67,8 @@ class Token:
     name: Token | None  # of a name with a kind: the name alone, which its rows have too
     bits: int = 0
     uses: int = 0
-    homes: Cells = field(default_factory=dict)
-    posts: Cells = field(default_factory=dict)
+    homes: Cells = field(default_factory=Cells)
+    posts: Cells = field(default_factory=Cells)
 
     def __post_init__(self) -> None:
         bit = self.number if self.is_owner else WORD_BITS + self.number % WORD_BITS
@@ -95,36 +79,31 @@ class Token:
         """Whether no other token has its bit."""
         return self.number < WORD_BITS
 
-    def homes_around(self, span: Span | None) -> Iterator[array[int]]:
+    def homes_around(self, span: Span | None) -> list[RowIds]:
         """The homes of all rows whose span could contain this one, by its tight reading."""
-        if self.name:
-            yield from self.name.homes_around(None)
+        above = self.name.homes.all() if self.name else []
         if span is None or span.is_anywhere:
-            yield from (ids for cells in self.homes.values() for ids in cells.values())
-            return
-        low = span.tight_low
-        size, _ = cell_around(low, span.tight_high)
-        for larger, cells in self.homes.items():
-            if larger >= size and (found := cells.get(place_of(low, larger))):
-                yield found
+            return above + self.homes.all()
+        size, _ = cell_around(span.tight_low, span.tight_high)
+        return above + self.homes.around(span.tight_low, size)
 
-    def posts_within(self, span: Span | None) -> array[int]:
-        """A list with all rows whose span could lie in this one, by its wide reading."""
+    def posts_within(self, span: Span | None) -> tuple[Cells, Cell]:
+        """Where all rows are whose span could lie in this one, by its wide reading."""
         size, place = home_cell(span)
         for posted in POST_SIZES:
             if posted >= size:
-                return self.posts.get(posted, _NO_PLACES).get(place << size >> posted, _NO_IDS)
-        return (self.name or self).posts.get(POSITION_BITS, _NO_PLACES).get(0, _NO_IDS)
+                return self.posts, (posted, place << size >> posted)
+        return (self.name or self).posts, ROOT_CELL
 
     def post(self, span: Span | None, row_id: int) -> None:
         for cell in post_cells(span):
-            _enter(self.posts, cell, row_id)
-        _enter((self.name or self).posts, ROOT_CELL, row_id)
+            self.posts.enter(cell, row_id)
+        (self.name or self).posts.enter(ROOT_CELL, row_id)
 
     def withdraw(self, span: Span | None, row_id: int) -> None:
         for cell in post_cells(span):
-            _leave(self.posts, cell, row_id)
-        _leave((self.name or self).posts, ROOT_CELL, row_id)
+            self.posts.leave(cell, row_id)
+        (self.name or self).posts.leave(ROOT_CELL, row_id)
 
 
 def post_cells(span: Span | None) -> list[Cell]:
@@ -137,34 +116,6 @@ def post_cells(span: Span | None) -> list[Cell]:
 
 def home_cell(span: Span | None) -> Cell:
     return ROOT_CELL if span is None else cell_around(span.low, span.high)
-
-
-def _enter(cells: Cells, cell: Cell, row_id: int) -> None:
-    size, place = cell
-    places = cells.get(size)
-    if places is None:
-        places = cells[size] = {}
-    found = places.get(place)
-    if found is None:
-        found = places[place] = array("i")
-    found.append(row_id)
-
-
-def _leave(cells: Cells, cell: Cell, row_id: int) -> None:
-    places = cells[cell[0]]
-    _discard(places[cell[1]], row_id)
-    if not places[cell[1]]:
-        del places[cell[1]]
-    if not places:
-        del cells[cell[0]]
-
-
-def _discard(ids: array[int], row_id: int) -> None:
-    """Takes an id out of a list whose order does not matter."""
-    at = int(np.flatnonzero(np.frombuffer(ids, np.int32) == row_id)[0])
-    last = ids.pop()
-    if at < len(ids):
-        ids[at] = last
 
 
 Tokens = tuple[tuple[Token, Span | None], ...]
@@ -206,6 +157,9 @@ class Vocabulary:
         """How many words of the masks are in use."""
         return 1 if len(self._tokens) + len(self._numbers_free) <= WORD_BITS else 2
 
+    def __getitem__(self, key: Key) -> Token:
+        return self._tokens[key]
+
     def acquire(self, key: Key) -> Token:
         token = self._tokens.get(key)
         if token is None:
@@ -235,8 +189,8 @@ class Vocabulary:
         """The row of a union of boxes; its tokens stay in use until it is released."""
         if not boxes:
             return Row((), (), ALL_BITS, {}, False, False, False)
-        is_closed = boxes[0].others is ABSENT
-        named = _closed_spans(boxes[0]) if is_closed else _open_spans(boxes)
+        is_closed = _is_closed(boxes)
+        named = _named_spans(boxes)
         tokens = tuple((self.acquire(key), span) for key, span in named)
         mask = 0
         for token, _ in tokens:
@@ -245,6 +199,16 @@ class Vocabulary:
         is_solid = is_plain and not is_closed and len(boxes) == 1 and _is_solid(tokens, len(boxes[0].sets))
         keys = tuple(key for key, _ in named)
         return Row(keys, tokens, ALL_BITS & ~mask if is_closed else mask, slots, is_closed, is_solid, is_plain)
+
+
+def _is_closed(boxes: Sequence[Box]) -> bool:
+    return boxes[0].others is ABSENT
+
+
+def _named_spans(boxes: Sequence[Box]) -> list[tuple[Key, Span | None]]:
+    if not boxes:
+        return []
+    return _closed_spans(boxes[0]) if _is_closed(boxes) else _open_spans(boxes)
 
 
 def _open_spans(boxes: Sequence[Box]) -> list[tuple[Key, Span | None]]:
@@ -314,8 +278,8 @@ class Index:
 
     def __init__(self) -> None:
         self._vocabulary = Vocabulary()
-        self._common = array("i")  # rows that no token tells where to look for
-        self._homes: list[tuple[Token, Cell] | None] = []
+        self._common = Cells()  # at the root, the rows that no token tells where to look for
+        self._homes: list[tuple[Token, Cell] | None] = []  # None for those in common, and where there is no row
         self._allocate(ROWS_FIRST)
 
     def _allocate(self, capacity: int) -> None:
@@ -359,32 +323,31 @@ class Index:
 
     def _place(self, row_id: int, row: Row) -> None:
         if row.is_unplaced:
-            self._common.append(row_id)
+            self._common.enter(ROOT_CELL, row_id)
             return
         token, cell = self._homes[row_id] = _best_home(row.tokens)
-        _enter(token.homes, cell, row_id)
+        token.homes.enter(cell, row_id)
         for token, span in row.tokens:
             token.post(span, row_id)
 
     def remove(self, row_id: int, boxes: Sequence[Box]) -> None:
-        row = self.row(boxes)
+        named = _named_spans(boxes)
         self._live[row_id] = False
-        if row.is_unplaced:
-            _discard(self._common, row_id)
+        home, self._homes[row_id] = self._homes[row_id], None
+        if home is None:
+            self._common.leave(ROOT_CELL, row_id)
         else:
-            home = self._homes[row_id]
-            assert home is not None
-            _leave(home[0].homes, home[1], row_id)
-            for token, span in row.tokens:
-                token.withdraw(span, row_id)
-        self.release(row)
-        self.release(row)  # once for the row that was added, once for the one made here
+            home[0].homes.leave(home[1], row_id)
+            for key, span in named:
+                self._vocabulary[key].withdraw(span, row_id)
+        for key, _ in named:
+            self._vocabulary.release(key)
 
     # --- search ---
 
     def coverers(self, row: Row) -> Candidates:
         """Rows that could cover `row`."""
-        lists = [self._common]
+        lists = self._common.all()
         for token, span in row.tokens:
             lists += token.homes_around(span)
         ids = self._all() if row.is_empty else _joined(lists)
@@ -400,8 +363,8 @@ class Index:
     def covered(self, row: Row) -> Candidates:
         """Rows that `row` could cover."""
         if row.tokens:
-            lists = (token.posts_within(span) for token, span in row.tokens)
-            ids = _joined([self._common, min(lists, key=len)])
+            posts, cell = min((token.posts_within(span) for token, span in row.tokens), key=_count)
+            ids = _joined([*self._common.all(), posts.ids(cell)])
         else:
             ids = self._all()
         for word, mask in self._words(row):
@@ -424,11 +387,16 @@ class Index:
 
 def _best_home(tokens: Tokens) -> tuple[Token, Cell]:
     """The token that keeps a row apart best: fewest rows would come to look for it there."""
-    token, span = min(tokens, key=lambda found: len(found[0].posts_within(found[1])))
+    token, span = min(tokens, key=lambda found: _count(found[0].posts_within(found[1])))
     return token, home_cell(span)
 
 
-def _joined(lists: Sequence[array[int]]) -> Ids:
+def _count(posts: tuple[Cells, Cell]) -> int:
+    cells, cell = posts
+    return cells.count(cell)
+
+
+def _joined(lists: Sequence[RowIds]) -> Ids:
     views = [np.frombuffer(ids, np.int32) for ids in lists if ids]
     if len(views) == 1:
         return views[0]

@@ -19,7 +19,7 @@ What the identity wants of the network is `filters_of`: a core forwards those.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -151,9 +151,13 @@ class Sessions:
         wants = [] if session is None else [(needed or filters_for)(one) for one in session.subscriptions.values()]
         return list(dict.fromkeys(filter for some in wants for filter in some))
 
-    def subscriptions_of(self, identity: str) -> dict[str, Wanted]:
+    def wants_of(self, identity: str) -> Mapping[str, Wanted]:
+        """By id; not a copy."""
         session = self._sessions.get(identity)
-        return {} if session is None else dict(session.subscriptions)
+        return {} if session is None else session.subscriptions
+
+    def subscriptions_of(self, identity: str) -> dict[str, Wanted]:
+        return dict(self.wants_of(identity))
 
     def advertisements_of(self, identity: str) -> list[Advertisement]:
         session = self._sessions.get(identity)

@@ -127,7 +127,7 @@ class SienaCore:
                 return [Refuse(source, RemoteProtocolError(source.name, f"sent {type(message).__name__}"))]
 
     def _on_request(self, message: Request, source: Client) -> list[Action]:
-        before = self._filters_of(message.identity) if isinstance(message, Unsubscribe | Cancel) else []
+        before = self._at_stake(message)
         try:
             due = self.sessions.request(message, source)
         except CatchmentError as problem:
@@ -136,16 +136,42 @@ class SienaCore:
             for filter in self._needed(message.wanted):
                 self._subscribe(message.identity, filter)
         elif before:
-            self._restate(message.identity, before)
+            kept = self.sessions.wants_of(message.identity)
+            gone = [wanted for id, wanted in before.items() if id not in kept]
+            self._restate(message.identity, [filter for one in gone for filter in self._needed(one)])
         return due + self._flushed()
 
-    def _restate(self, identity: str, before: Sequence[Filter]) -> None:
-        """Takes the filters that an identity no longer wants, and enters those that stood behind them."""
-        wanted = self._filters_of(identity)
-        gone = [one for one in before if one not in set(wanted) and self._unsubscribe(identity, one)]
+    def _at_stake(self, message: Request) -> dict[str, Wanted]:
+        """The subscriptions that a request may cancel."""
+        match message:
+            case Cancel():
+                wanted = self.sessions.wants_of(message.identity).get(message.id)
+                return {} if wanted is None else {message.id: wanted}
+            case Unsubscribe():
+                return self.sessions.subscriptions_of(message.identity)
+            case _:
+                return {}
+
+    def _restate(self, identity: str, gone: Sequence[Filter]) -> None:
+        """Takes the filters of subscriptions that are gone, and enters those that stood behind them."""
+        if self._held_each(identity, len(gone)):
+            for one in gone:
+                self._unsubscribe(identity, one)
+            return
+        wanted = dict.fromkeys(self._filters_of(identity))
+        taken = [one for one in dict.fromkeys(gone) if one not in wanted and self._unsubscribe(identity, one)]
+        held = set(self.interest.held_by(identity)) if taken else set()
         for filter in wanted:
-            if any(one.covers(filter) for one in gone):
+            # What is held did not stand behind anything.
+            if filter not in held and any(one.covers(filter) for one in taken):
                 self._subscribe(identity, filter)
+
+    def _held_each(self, identity: str, gone: int) -> bool:
+        """Whether all filters of an identity, those that are gone among them, are held: none stood behind another.
+        To know that by counting spares most who cancel a look at all that they keep."""
+        if self.sessions.monitors_of(identity):
+            return False  # patterns need several filters, or none
+        return self.interest.held_count(identity) == len(self.sessions.wants_of(identity)) + gone
 
     def _filters_of(self, identity: str) -> list[Filter]:
         return self.sessions.filters_of(identity, self._needed)

@@ -65,6 +65,9 @@ class Forwarding(Generic[K]):
     def held_by(self, subscriber: Subscriber) -> tuple[K, ...]:
         return tuple(self._held.get(subscriber, ()))
 
+    def held_count(self, subscriber: Subscriber) -> int:
+        return len(self._held.get(subscriber, ()))
+
     def forwards(self, filter: K) -> frozenset[Neighbor]:
         """The neighbors that were told of a filter."""
         return frozenset(neighbor for neighbor, told in self._told.items() if filter in told)
