@@ -1,6 +1,7 @@
 """The pipeline on Spark: `match` and `compile` beside one process and beside what one would write in Spark SQL.
 
     ./dev bench spark                                      everything: takes most of an hour
+    ./dev bench spark --part compiling                     one part; what the others found last stays in the report
     ./dev bench spark --sizes 10000 --workloads W1 --notifications 100000 --no-write
 
 All on `local[2]`, wall time, session start-up aside. Rows go into a sink that keeps nothing, where one process is
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import resource
 import shutil
@@ -37,7 +39,7 @@ from pyspark.sql import functions as F  # noqa: N812
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.spark_peers import PEERS, ROW, VALUES
-from benchmarks.spark_report import CORES, SEED, compile_line, files_line, match_line, spread, verdicts, write_report
+from benchmarks.spark_report import CORES, LARGER_OF, PARTS, SEED, Results
 from catchment.matching import Encoded, Matcher
 from catchment.pipeline import Index, compile_subscriptions, detect, match, match_counts, spark_session, write_matches
 from catchment.pipeline.match import _job
@@ -71,6 +73,14 @@ SPELLED = {"prefix": ">*", "suffix": "*<", "substring": "*"}
 
 
 # --- data ---------------------------------------------------------------------------------------
+
+
+def made_apart(make: Callable[..., None], *given: Any) -> None:
+    """In a process of its own: what it takes to make the data is not the driver's memory."""
+    process = multiprocessing.get_context("spawn").Process(target=make, args=given)
+    process.start()
+    process.join()
+    assert process.exitcode == 0, f"{make.__name__} failed"
 
 
 def spelled(triples: Sequence[tuple[str, str, Any]]) -> str:
@@ -263,22 +273,35 @@ def compiled(spark: SparkSession, source: Path, index_path: Path, **options: Any
     return index, perf_counter() - start
 
 
-def cell(spark: SparkSession, workload: str, size: int, place: Path, given: argparse.Namespace) -> dict[str, Any]:
-    source, rows_path = place / f"{workload}-{size}.parquet", place / f"{workload}-notifications"
+def source_of(workload: str, size: int, place: Path) -> Path:
+    source = place / f"{workload}-{size}.parquet"
     if not source.exists():
-        write_subscriptions(workload, size, source)
-    if not rows_path.exists():
-        write_notifications(workload, given.notifications, rows_path, workload in AS_MAP)
-    index, compile_seconds = compiled(spark, source, place / "index")
-    bare_seconds = compiled(spark, source, place / "bare", graph=False)[1] if size <= BARE_SIZE_MAX else None
-    found = {
+        made_apart(write_subscriptions, workload, size, source)
+    return source
+
+
+def compile_cell(spark: SparkSession, workload: str, size: int, place: Path) -> dict[str, Any]:
+    source = source_of(workload, size, place)
+    index, took = compiled(spark, source, place / "index")
+    return {
         "workload": workload,
         "size": size,
         "counts": dict(index.counts),
-        "compile_seconds": compile_seconds,
-        "bare_seconds": bare_seconds,
+        "compile_seconds": took,
+        "bare_seconds": compiled(spark, source, place / "bare", graph=False)[1] if size <= BARE_SIZE_MAX else None,
         "driver_bytes": driver_bytes(),
         "jvm_bytes": jvm_bytes(spark),
+    }
+
+
+def match_cell(spark: SparkSession, workload: str, size: int, place: Path, given: argparse.Namespace) -> dict[str, Any]:
+    rows_path = place / f"{workload}-notifications"
+    if not rows_path.exists():
+        made_apart(write_notifications, workload, given.notifications, rows_path, workload in AS_MAP)
+    index, _ = compiled(spark, source_of(workload, size, place), place / "index", graph=False)
+    found = {
+        "workload": workload,
+        "size": size,
         **matched(spark, index, rows_path, given.notifications, given.runs),
         "peers": {},
     }
@@ -286,7 +309,7 @@ def cell(spark: SparkSession, workload: str, size: int, place: Path, given: argp
         found["peers"] = peers(spark, workload, size, rows_path, found["rows"], index)
     if workload in AS_MAP and size == AS_COLUMNS_SIZE:
         columns_path = place / f"{workload}-columns"
-        write_notifications(workload, AS_COLUMNS_ROWS, columns_path)
+        made_apart(write_notifications, workload, AS_COLUMNS_ROWS, columns_path)
         found["as_columns"] = matched(spark, index, columns_path, AS_COLUMNS_ROWS, given.runs)
     return found
 
@@ -373,8 +396,35 @@ def patterns(spark: SparkSession, count: int, runs: int) -> dict[str, Any]:
     }
 
 
+def compile_cells(given: argparse.Namespace) -> list[tuple[str, int]]:
+    wanted = [(workload, size) for size in given.sizes for workload in given.workloads]
+    if given.larger and LARGER_OF in wanted:
+        wanted.append((LARGER_OF[0], given.larger))
+    return wanted
+
+
+def measure(
+    spark: SparkSession, place: Path, given: argparse.Namespace, say: Callable[[str, dict[str, Any]], None]
+) -> None:
+    """Says of each part what it has found so far: nothing is lost if the rest is not measured."""
+    if given.part in (None, "patterns"):
+        say("patterns", patterns(spark, PATTERN_NOTIFICATIONS, given.runs))
+    if given.part in (None, "compiling"):
+        cells = []
+        for workload, size in compile_cells(given):
+            cells.append(compile_cell(spark, workload, size, place))
+            say("compiling", {"cells": cells})
+    if given.part in (None, "matching"):
+        cells = []
+        for size in given.sizes:
+            for workload in given.workloads:
+                cells.append(match_cell(spark, workload, size, place, given))
+                say("matching", {"cells": cells, "runs": given.runs})
+
+
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=PARTS)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--workloads", nargs="+", default=WORKLOADS, choices=WORKLOADS)
     parser.add_argument("--notifications", type=int, default=NOTIFICATIONS)
@@ -384,37 +434,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--no-write", action="store_true", help="leave the files in results as they are")
     given = parser.parse_args(arguments)
     os.environ.setdefault("PYTHONHASHSEED", "0")
+    results = Results(" ".join(["./dev bench spark", *arguments]), is_kept=not given.no_write)
     with tempfile.TemporaryDirectory(prefix="catchment-bench-") as directory:
-        place = Path(directory)
         spark = spark_session(f"local[{CORES}]", settings={"spark.local.dir": directory})
-        cells: list[dict[str, Any]] = []
-        found = patterns(spark, PATTERN_NOTIFICATIONS, given.runs)
-        print(f"patterns: {spread(found['rates'])}", flush=True)
-        for size in given.sizes:
-            for workload in given.workloads:
-                cells.append(cell(spark, workload, size, place, given))
-                print(*(line(cells[-1]) for line in (match_line, files_line, compile_line)), sep="\n", flush=True)
-                if not given.no_write:  # what is measured is not lost if the rest is not
-                    write_report(arguments, cells, None, found, verdicts(cells, None, found), given.runs)
-        larger = None
-        if given.larger and 1_000_000 in given.sizes and "W2" in given.workloads:
-            source = place / "larger.parquet"
-            write_subscriptions("W2", given.larger, source)
-            index, took = compiled(spark, source, place / "index")
-            larger = {
-                "workload": "W2",
-                "size": given.larger,
-                "compile_seconds": took,
-                "counts": dict(index.counts),
-                "driver_bytes": driver_bytes(),
-                "jvm_bytes": jvm_bytes(spark),
-            }
-            print(compile_line(larger), flush=True)
+        measure(spark, Path(directory), given, results.say)
         spark.stop()
-    lines = verdicts(cells, larger, found)
+    lines = results.verdicts()
     print("\n".join(lines))
-    if not given.no_write:
-        write_report(arguments, cells, larger, found, lines, given.runs)
     return 1 if any("Missed" in one for one in lines) else 0
 
 

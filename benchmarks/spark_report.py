@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,6 +23,10 @@ COMPILE_GROWTH_TARGET = 4.5
 DRIVER_BYTES_TARGET = 2 << 30
 PATTERN_RATE_TARGET = 20_000
 
+PARTS = ("patterns", "compiling", "matching")
+# What the largest is compared with.
+LARGER_OF = ("W2", 1_000_000)
+
 
 def spread(runs: Sequence[float]) -> str:
     return f"{median(runs):,.0f} ({min(runs):,.0f}–{max(runs):,.0f})" if len(runs) > 1 else f"{runs[0]:,.0f}"
@@ -35,8 +40,8 @@ MATCH_HEADER = (
 )
 FILES_HEADER = (
     "| workload | subscriptions | notifications | ids per notification | `write_matches`, notifications/s | of one "
-    f"process, × {CORES} cores | one process/s | `match(…).write.parquet`/s | times that |\n"
-    "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+    f"process, × {CORES} cores | of one process that makes lists of ids and writes nothing, × {CORES} cores "
+    "| one process/s | `match(…).write.parquet`/s | times that |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
 )
 COMPILE_HEADER = (
     "| workload | subscriptions | compile, s | without graph and summaries, s | subscriptions/s | distinct filters "
@@ -88,6 +93,7 @@ def files_line(one: dict[str, Any]) -> str:
         f"{one['matches']:,.1f}",
         f"**{spread(files['workers'])}**",
         f"**{files_share(one):.2f}**",
+        f"{median(files['workers']) / CORES / median(one['process']['lists']):.2f}",
         spread(files["process"]),
         spread(files["spark"]),
         f"{median(files['workers']) / median(files['spark']):,.1f}",
@@ -110,55 +116,141 @@ def compile_line(one: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def verdicts(cells: Sequence[dict[str, Any]], larger: dict[str, Any] | None, found: dict[str, Any] | None) -> list[str]:
+@dataclass
+class Verdicts:
     """What was wanted, and whether it is so."""
-    lines = []
 
-    def say(what: str, met: bool, figure: str) -> None:
-        lines.append(f"- {what}: {figure}. {'Met.' if met else '**Missed.**'}")
+    lines: list[str] = field(default_factory=list)
 
-    hundred = [median(one["spark"]) / (best_sql(one) or 1) for one in cells if one["size"] == 100_000 and one["peers"]]
-    if hundred:
-        say(
-            f"at least {SQL_MULTIPLE_TARGET} times the best SQL at 100,000, every workload",
-            min(hundred) >= SQL_MULTIPLE_TARGET,
-            f"least {min(hundred):,.1f}",
+    def say(self, what: str, met: bool, figure: str) -> None:
+        self.lines.append(f"- {what}: {figure}. {'Met.' if met else '**Missed.**'}")
+
+    def matching(self, cells: Sequence[dict[str, Any]]) -> None:
+        hundred = [
+            median(one["spark"]) / (best_sql(one) or 1) for one in cells if one["size"] == 100_000 and one["peers"]
+        ]
+        if hundred:
+            self.say(
+                f"at least {SQL_MULTIPLE_TARGET} times the best SQL at 100,000, every workload",
+                min(hundred) >= SQL_MULTIPLE_TARGET,
+                f"least {min(hundred):,.1f}",
+            )
+        for what, share in (
+            ("files into files, at least {} × cores × one process that does the same", files_share),
+            (
+                "rows for Spark, at least {} × cores × one process that makes the same lists of ids",
+                lambda one: shares(one)[0],
+            ),
+        ):
+            least = min(cells, key=share)
+            self.say(
+                what.format(RATE_SHARE_TARGET),
+                share(least) >= RATE_SHARE_TARGET,
+                f"least {share(least):.2f} ({least['workload']}, {least['size']:,})",
+            )
+
+    def compiling(self, cells: Sequence[dict[str, Any]]) -> None:
+        million = [one["compile_seconds"] for one in cells if one["size"] == 1_000_000]
+        if million:
+            slowest = max(million)
+            self.say("1M compiled in under 3 minutes", slowest < COMPILE_SECONDS_TARGET, f"slowest {slowest:,.0f} s")
+        took = {(one["workload"], one["size"]): one["compile_seconds"] for one in cells}
+        for (_, size), seconds in took.items():
+            if size > LARGER_OF[1]:
+                growth = seconds / took[LARGER_OF]
+                self.say(f"{size:,} in under 4.5 times that", growth < COMPILE_GROWTH_TARGET, f"{growth:.2f} times")
+        most = max(one["driver_bytes"] for one in cells)
+        self.say(
+            "driver memory under 2 GB",
+            most < DRIVER_BYTES_TARGET,
+            f"Python {most / 2**20:,.0f} MB, Java's heap 1 GB at most",
         )
-    for what, share in (
-        ("files into files, at least {} × cores × one process that does the same", files_share),
-        (
-            "rows for Spark, at least {} × cores × one process that makes the same lists of ids",
-            lambda one: shares(one)[0],
-        ),
-    ):
-        least = min(cells, key=share)
-        say(
-            what.format(RATE_SHARE_TARGET),
-            share(least) >= RATE_SHARE_TARGET,
-            f"least {share(least):.2f} ({least['workload']}, {least['size']:,})",
-        )
-    million = [one["compile_seconds"] for one in cells if one["size"] == 1_000_000]
-    if million:
-        slowest = max(million)
-        say("1M compiled in under 3 minutes", slowest < COMPILE_SECONDS_TARGET, f"slowest {slowest:,.0f} s")
-    if larger is not None:
-        base = next(one for one in cells if one["size"] == 1_000_000 and one["workload"] == larger["workload"])
-        growth = larger["compile_seconds"] / base["compile_seconds"]
-        say("4M in under 4.5 times that", growth < COMPILE_GROWTH_TARGET, f"{growth:.2f} times")
-    most = max(one["driver_bytes"] for one in [*cells, *([larger] if larger else [])])
-    say(
-        "driver memory under 2 GB",
-        most < DRIVER_BYTES_TARGET,
-        f"Python {most / 2**20:,.0f} MB, Java's heap 1 GB at most",
-    )
-    if found is not None:
-        rate = median(found["rates"])
-        say(
+
+    def patterns(self, found: dict[str, Any]) -> None:
+        self.say(
             "patterns: at least 20,000 matched notifications/s",
-            rate >= PATTERN_RATE_TARGET,
+            median(found["rates"]) >= PATTERN_RATE_TARGET,
             f"{spread(found['rates'])}",
         )
-    return lines
+
+
+class Results:
+    """What each part found last; that of others is kept from before."""
+
+    def __init__(self, command: str, is_kept: bool) -> None:
+        self._command, self._is_kept = command, is_kept
+        before = RESULTS / "spark.json"
+        self._parts: dict[str, dict[str, Any]] = json.loads(before.read_text("utf-8")) if before.exists() else {}
+        self._measured: set[str] = set()
+
+    def say(self, part: str, found: dict[str, Any]) -> None:
+        """What a part has found so far."""
+        self._measured.add(part)
+        self._parts[part] = found | {"command": self._command}
+        if part == "patterns":
+            print(f"patterns: {spread(found['rates'])}", flush=True)
+        else:
+            lines = (compile_line,) if part == "compiling" else (match_line, files_line)
+            print(*(line(found["cells"][-1]) for line in lines), sep="\n", flush=True)
+        if self._is_kept:
+            self.write()
+
+    def verdicts(self, only_measured: bool = True) -> list[str]:
+        found = Verdicts()
+        parts = {name: one for name, one in self._parts.items() if name in self._measured or not only_measured}
+        if "matching" in parts:
+            found.matching(parts["matching"]["cells"])
+        if "compiling" in parts:
+            found.compiling(parts["compiling"]["cells"])
+        if "patterns" in parts:
+            found.patterns(parts["patterns"])
+        return found.lines
+
+    def write(self) -> None:
+        parts = self._parts
+        text = ["# Spark", "", _ABOUT, "", *self.verdicts(only_measured=False)]
+        if "matching" in parts:
+            text += _matching(parts["matching"])
+        if "compiling" in parts:
+            text += ["", "## Compiling", "", f"`{parts['compiling']['command']}`.", "", COMPILE_HEADER]
+            text += map(compile_line, parts["compiling"]["cells"])
+        if "patterns" in parts:
+            text += ["", "## Patterns", "", _patterns(parts["patterns"])]
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / "spark.md").write_text("\n".join([*text, ""]), "utf-8")
+        (RESULTS / "spark.json").write_text(json.dumps(parts, indent=1) + "\n", "utf-8")
+        if "matching" in parts:
+            plot(parts["matching"]["cells"], RESULTS / "spark.svg")
+
+
+_ABOUT = (
+    f"Seed {SEED}, `local[{CORES}]`, wall time, Python {platform.python_version()}, {platform.machine()}. Each part "
+    "says by which command it was measured; of several runs the median (least–greatest)."
+)
+
+
+def _matching(part: dict[str, Any]) -> list[str]:
+    about = (
+        f"`{part['command']}`, {part['runs']} runs. SQL gives pairs of numbers, `match` lists of ids, both into a sink "
+        "that keeps nothing; SQL is not run past 100,000. Notifications of W3 are a map of attributes in Parquet, and "
+        "an array to SQL; as a thousand columns they are measured once, which counts for no target."
+    )
+    files = (
+        "Parquet into Parquet, in the same run. One process reads, matches and writes as a worker does; Spark's own "
+        "writer gets fewer notifications."
+    )
+    cells = part["cells"]
+    return [
+        *("", "## Matching", "", about, "", MATCH_HEADER, *map(match_line, cells), "", "![](spark.svg)"),
+        *("", "## Files into files", "", files, "", FILES_HEADER, *map(files_line, cells)),
+    ]
+
+
+def _patterns(part: dict[str, Any]) -> str:
+    return (
+        f"`{part['command']}`: {part['rows']:,} notifications, each a step of a sequence of three by host, "
+        f"{part['found']:,} sequences found, {spread(part['rates'])} notifications/s."
+    )
 
 
 def plot(cells: Sequence[dict[str, Any]], path: Path) -> None:
@@ -188,62 +280,3 @@ def plot(cells: Sequence[dict[str, Any]], path: Path) -> None:
     axes[0][0].legend(fontsize=8)
     figure.tight_layout()
     figure.savefig(path)
-
-
-def write_report(
-    arguments: Sequence[str],
-    cells: Sequence[dict[str, Any]],
-    larger: dict[str, Any] | None,
-    found: dict[str, Any],
-    lines: Sequence[str],
-    runs: int,
-) -> None:
-    command = " ".join(["./dev bench spark", *arguments])
-    about = (
-        f"`{command}`, seed {SEED}, `local[{CORES}]`, wall time, median of {runs} runs (least–greatest). Python "
-        f"{platform.python_version()}, {platform.machine()}. SQL gives pairs of numbers, `match` lists of ids, both "
-        "into a sink that keeps nothing; SQL is not run past 100,000. Notifications of W3 are a map of attributes in "
-        "Parquet, and an array to SQL; as a thousand columns they are measured once, which counts for no target."
-    )
-    compiles = [*cells, *([larger] if larger else [])]
-    about_patterns = (
-        f"Patterns: {found['rows']:,} notifications, each a step of a sequence of three by host, {found['found']:,} "
-        f"sequences found, {spread(found['rates'])} notifications/s."
-    )
-    text = [
-        "# Spark",
-        "",
-        about,
-        "",
-        *lines,
-        "",
-        "## Matching",
-        "",
-        MATCH_HEADER,
-        *map(match_line, cells),
-        "",
-        "![](spark.svg)",
-        "",
-        "## Files into files",
-        "",
-        "Parquet into Parquet. One process reads, matches and writes as a worker does; Spark's own writer gets fewer "
-        "notifications.",
-        "",
-        FILES_HEADER,
-        *map(files_line, cells),
-        "",
-        "## Compiling",
-        "",
-        COMPILE_HEADER,
-        *map(compile_line, compiles),
-        "",
-        "## Patterns",
-        "",
-        about_patterns,
-        "",
-    ]
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "spark.md").write_text("\n".join(text), "utf-8")
-    everything = {"cells": cells, "larger": larger, "patterns": found}
-    (RESULTS / "spark.json").write_text(json.dumps(everything, indent=1) + "\n", "utf-8")
-    plot(cells, RESULTS / "spark.svg")

@@ -123,7 +123,7 @@ def write_matches(
     if is_remote() or scattered.shards_per_task(opened) is not None or not _is_common(notifications.schema):
         return _written_by_spark(notifications, opened, path, attributes)
     try:
-        files, root = file_system(path)
+        files, root = file_system(os.fspath(path).rstrip("/"))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError):
         return _written_by_spark(notifications, opened, path, attributes)
     if files.get_file_info(root).type != fs.FileType.NotFound:
