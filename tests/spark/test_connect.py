@@ -21,7 +21,7 @@ for package in ("grpc", "grpc_status", "zstandard"):
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
-SECONDS_MAX = 120
+SECONDS_MAX = 600
 
 
 @pytest.fixture

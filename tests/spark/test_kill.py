@@ -24,7 +24,7 @@ from catchment.pipeline import NotificationFiles, match_stream, read_stream_outp
 # How often it is killed, and the seed of the moments: more and others to hunt with.
 KILLS = int(os.environ.get("CATCHMENT_KILLS", "5"))
 SEED = int(os.environ.get("CATCHMENT_KILL_SEED", "7"))
-PROCESS_SECONDS_MAX = 120
+PROCESS_SECONDS_MAX = 600
 
 
 class Stream:

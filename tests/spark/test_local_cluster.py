@@ -12,7 +12,7 @@ from tests.spark import given as made
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-SECONDS_MAX = 300
+SECONDS_MAX = 600
 
 
 def test_all_is_as_in_this_process(tmp_path):

@@ -13,7 +13,7 @@ from tests.spark import given as made
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-SECONDS_MAX = 120
+SECONDS_MAX = 600
 
 
 def submit(*arguments):

@@ -46,6 +46,9 @@ _SETTINGS: Final = {
     "spark.sql.caseSensitive": "true",
     # Rows are put together from all columns of a batch: of a thousand columns, four times as many rows fit no cache.
     "spark.sql.parquet.columnarReaderBatchSize": "1024",
+    # Parsing takes Python a minute for as many bytes as Spark finds right for a task: three such tasks keep one of two
+    # cores waiting a third of the time.
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "4m",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
