@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import accumulate, chain
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final
 
@@ -283,7 +283,7 @@ class Matcher:
         holding attributes by theirs; or what was made of such columns before."""
         now = self._snapshot
         segments = now.all_segments()
-        bases = np.cumsum([0, *(segment.count for segment in segments)]).tolist()
+        bases = list(accumulate((segment.count for segment in segments), initial=0))
         results = []
         for entries, attributes in _batches(notifications):
             parts = [segment.match(entries, now.version, attributes) for segment in segments]

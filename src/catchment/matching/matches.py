@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -30,7 +30,7 @@ class Matches(Sequence[list[Id]]):
 
     def __init__(self, offsets: Array, ids: Array, tables: Sequence[Ids]) -> None:
         self.offsets, self.ids, self._tables = offsets, ids, tables
-        self._bases = np.cumsum([0, *map(len, tables)])
+        self._bases = list(accumulate(map(len, tables), initial=0))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -69,6 +69,8 @@ class Matches(Sequence[list[Id]]):
         return self._objects(self.ids)
 
     def _objects(self, numbers: Array) -> Array:
+        if len(self._tables) == 1:  # nearly always, and a batch may be of a few notifications only
+            return self._tables[0].objects(numbers)
         found: Array = np.empty(len(numbers), object)
         segment = np.searchsorted(self._bases, numbers, side="right") - 1
         for i, table in enumerate(self._tables):
