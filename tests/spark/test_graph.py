@@ -107,6 +107,14 @@ def test_reduced_to_the_roots_of_each_broker(spark, compiled):
     assert compiled.counts["held"] == sum(map(len, held.values()))
 
 
+@pytest.mark.parametrize(
+    ("filters", "cores", "parts"),
+    [(0, 2, 1), (25_000, 2, 1), (25_001, 2, 2), (1_000_000, 2, 2), (1_000_001, 2, 4), (3_442_689, 2, 8)],
+)
+def test_no_core_waits_for_the_last_part(filters, cores, parts):
+    assert parts_for(filters, cores) == parts
+
+
 def test_parts_give_the_same_graph(spark, compiled, tmp_path, monkeypatch):
     live = spark.read.parquet(compiled.subscriptions)
     monkeypatch.setattr(graph, "SMALL_FILTERS", 400)

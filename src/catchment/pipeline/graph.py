@@ -107,8 +107,8 @@ def write_graph(live: DataFrame, directory: Path, filters: int) -> dict[str, int
 def parts_for(filters: int, cores: int) -> int:
     spread = max(1, min(cores, PARTS_SPREAD_MAX, ceil(filters / SMALL_FILTERS)))
     # A multiple: no core waits for the last part of another.
-    rounds = ceil(filters / PART_FILTERS / spread)
-    return min(max(1, rounds) * spread, PARTS_MAX)
+    rounds = max(1, ceil(filters / PART_FILTERS / spread))
+    return min(rounds * spread, PARTS_MAX)
 
 
 def _written(spark: SparkSession, given: DataFrame, scratch: Path, target: Path, parts: int) -> dict[str, int]:
