@@ -15,8 +15,10 @@ nothing is lost; without that, the faster broker would fill a Python subscriber'
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import itertools
+import os
 import struct
 import time
 from collections.abc import Callable, Coroutine
@@ -27,7 +29,7 @@ from typing import Any
 PAYLOAD_BYTES = 200
 # Notifications that are sent in one go where nothing is paced: what a busy publisher hands over at once.
 AT_ONCE = 64
-TICK_S = 0.001
+TICK_S = 0.0005
 WINDOW = 8_192
 # A subscriber tells how far it is once in so many deliveries.
 TOLD_EVERY = 64
@@ -73,20 +75,48 @@ def payload() -> bytes:
     return _STAMP.pack(time.time()) + bytes(PAYLOAD_BYTES - _STAMP.size)
 
 
+class Ticks:
+    """`await ticks.next()` waits for the next of the system's timer: a loop's own has whole milliseconds."""
+
+    def __init__(self, seconds: float) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._file = libc.timerfd_create(time.CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
+        # struct itimerspec: the interval and the first, each in seconds and nanoseconds.
+        timing = (ctypes.c_long * 4)(*(0, int(seconds * 1e9)) * 2)
+        if self._file < 0 or libc.timerfd_settime(self._file, 0, timing, None) != 0:
+            raise OSError(ctypes.get_errno(), "no timer")
+        self._ticked = asyncio.Event()
+        asyncio.get_running_loop().add_reader(self._file, self._tick)
+
+    def _tick(self) -> None:
+        os.read(self._file, 8)
+        self._ticked.set()
+
+    async def next(self) -> None:
+        self._ticked.clear()
+        await self._ticked.wait()
+
+    def close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._file)
+        os.close(self._file)
+
+
 async def paced(load: Load, send: Callable[[int], Any]) -> tuple[float, float]:
     """Sends all, at the rate; when it began and when the last was sent. `send` is given how many to send at once."""
+    ticks = Ticks(TICK_S)
     start = time.time()
     sent = 0
     while sent < load.count:
         due = load.count if not load.rate else min(load.count, int((time.time() - start) * load.rate) + 1)
         while sent < due:
             while not load.rate and load.is_far_ahead(sent):
-                await asyncio.sleep(TICK_S)
+                await ticks.next()
             some = min(AT_ONCE, due - sent)
             await send(some)
             sent += some
         if load.rate:
-            await asyncio.sleep(TICK_S)
+            await ticks.next()
+    ticks.close()
     return start, time.time()
 
 
@@ -193,7 +223,7 @@ async def nats_send(address: str, load: Load) -> tuple[float, float]:
     times = await paced(load, send)
     # A flush may overtake what waits to be written, and who ends then loses it.
     while writer.pending_data_size:
-        await asyncio.sleep(TICK_S)
+        await asyncio.sleep(0.001)
     await writer.flush(timeout=60)
     return times
 

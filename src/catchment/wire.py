@@ -22,10 +22,11 @@ value (NaN, an integer of more than 64 bits, a name with `$`) is a bad frame: no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache, reduce
+from operator import or_
 from struct import Struct as Layout
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import Raw, Struct
@@ -34,6 +35,7 @@ from catchment.errors import BadFilterError, CatchmentError, LimitError, ParseEr
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Advertisement, Filter, Pattern
 from catchment.model.notification import Notification
+from catchment.model.packed import Plain, has_negative_zero, kept, notification_of
 from catchment.routing.messages import (
     Advertise,
     Advertised,
@@ -73,6 +75,8 @@ REASON_CODEPOINTS_MAX: Final = 1_024
 PIECE_BYTES: Final = 1_048_576
 
 _LENGTH: Final = Layout(">I")
+# Beginnings of deliveries that are kept, each for so many subscriptions at most: some megabytes.
+_HEADS_MAX, _HEAD_SUBSCRIPTIONS_MAX = 4_096, 8
 
 
 class WireError(RemoteProtocolError):
@@ -246,21 +250,10 @@ T = TypeVar("T")
 # --- values of the model ------------------------------------------------------------------------
 
 
-class _Note(Struct, frozen=True, array_like=True, gc=False):
-    """A notification: attributes, then its envelope and payload, as far as there are any."""
-
-    attributes: Raw
-    source: str | None
-    seq: int | None
-    time: datetime | None
-    id: str | None = None
-    payload: bytes = b""
-
-
 def _encoded(value: object) -> object:
     match value:
         case Notification():
-            return _Note(Raw(value.content), value.source, value.seq, value.time, value.id, value.payload)
+            return Raw(value.packed)
         case Filter() | Advertisement():
             return str(value)
         case Pattern():
@@ -274,7 +267,7 @@ def _encoded(value: object) -> object:
 def _decoded(kind: Any, value: Any) -> Any:
     match value:
         case _ if kind is Notification:
-            return _notification(value)
+            return notification_of(value)
         case str() if kind is Filter or kind is Advertisement:
             return kind(value)
         case str() if kind is Wanted:
@@ -287,24 +280,6 @@ def _decoded(kind: Any, value: Any) -> Any:
             raise ValueError(f"{shown(value)} is no {kind.__name__}")
 
 
-# The id and the payload of a notification that ends before them.
-_UNSAID: Final[tuple[Any, ...]] = (None, b"")
-
-
-def _notification(value: Any) -> Notification:
-    fields: list[Any] = _checked(value, list)
-    if not 4 <= len(fields) <= 6:
-        raise ValueError(f"a notification has 4 to 6 fields, found {len(fields)}")
-    attributes, source, seq, time, id, payload = (*fields, *_UNSAID[len(fields) - 4 :])
-    return Notification(_checked(attributes, dict), source=source, seq=seq, time=time, id=id, payload=payload)
-
-
-def _checked(value: Any, kind: type) -> Any:
-    if not isinstance(value, kind):
-        raise ValueError(f"expected a {kind.__name__}, found {shown(value)}")
-    return value
-
-
 # --- frames -------------------------------------------------------------------------------------
 
 _encode: Final = msgspec.msgpack.Encoder(enc_hook=_encoded).encode
@@ -315,14 +290,24 @@ def frame(message: Said, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
     return _framed(_encode(message), bytes_max)
 
 
-def encoded(value: object) -> bytes:
-    """A value as it stands in a message: what goes to many is encoded once."""
-    return _encode(value)
-
-
 def delivery_frame(identity: str, subscriptions: tuple[str, ...], notification: bytes) -> bytes:
     """The frame of a `Delivery` whose notification is encoded already."""
-    return _framed(_encode(("Delivery", identity, subscriptions, Raw(notification))), FRAME_BYTES_MAX)
+    few = len(subscriptions) <= _HEAD_SUBSCRIPTIONS_MAX
+    head = (_recalled_head if few else _delivery_head)(identity, subscriptions)
+    size = len(head) + len(notification)
+    if size > FRAME_BYTES_MAX:
+        raise LimitError("FRAME_BYTES_MAX", FRAME_BYTES_MAX, f"{size:,} bytes")
+    return b"".join((_LENGTH.pack(size), head, notification))
+
+
+def _delivery_head(identity: str, subscriptions: tuple[str, ...]) -> bytes:
+    """A `Delivery` up to its notification."""
+    whole = _encode(("Delivery", identity, subscriptions, None))
+    return whole[:-1]
+
+
+# A stream of notifications is for the same few, over and over.
+_recalled_head: Final = lru_cache(_HEADS_MAX)(_delivery_head)
 
 
 def _framed(body: bytes, bytes_max: int) -> bytes:
@@ -331,31 +316,73 @@ def _framed(body: bytes, bytes_max: int) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
-def checked_size(notification: Notification) -> Notification:
-    """LimitError for one that is too large to be sent."""
-    if (found := _bytes_of(notification)) > NOTIFICATION_BYTES_MAX:
-        raise LimitError(
-            "NOTIFICATION_BYTES_MAX", NOTIFICATION_BYTES_MAX, f"{found:,} bytes", "send a reference instead"
-        )
-    return notification
-
-
-def _bytes_of(notification: Notification) -> int:
+def bytes_of(notification: Notification) -> int:
     """About as many as it has on the wire; never fewer than its attributes and payload."""
-    texts = len(notification.source or "") + len(notification.id or "")
+    source, id = notification.source, notification.id
+    texts = (0 if source is None else len(source)) + (0 if id is None else len(id))
     return len(notification.content) + len(notification.payload) + 4 * texts
 
 
-def pieces(batch: Sequence[T], notification_of: Callable[[T], Notification], count_max: int) -> Iterator[Sequence[T]]:
+def checked_bytes(notification: Notification) -> int:
+    """How many it has; LimitError for one that is too large to be sent."""
+    if (found := bytes_of(notification)) > NOTIFICATION_BYTES_MAX:
+        raise LimitError(
+            "NOTIFICATION_BYTES_MAX", NOTIFICATION_BYTES_MAX, f"{found:,} bytes", "send a reference instead"
+        )
+    return found
+
+
+def pieces(batch: Sequence[T], sizes: Sequence[int], count_max: int) -> Iterator[Sequence[T]]:
     """A batch in parts that each fit a frame, in order."""
+    if 0 < len(batch) <= count_max and sum(sizes) <= PIECE_BYTES:
+        yield batch
+        return
     start, size = 0, 0
-    for end, one in enumerate(batch):
+    for end, bytes_count in enumerate(sizes):
         if end - start >= count_max or size >= PIECE_BYTES:
             yield batch[start:end]
             start, size = end, 0
-        size += _bytes_of(notification_of(one))
+        size += bytes_count
     if start < len(batch):
         yield batch[start:]
+
+
+# --- the usual, read in one go ------------------------------------------------------------------
+
+
+class _PlainPublish(Struct, array_like=True, tag="Publish", gc=False):
+    number: int
+    notifications: list[Raw]
+
+    def message(self) -> Publish:
+        return Publish(self.number, tuple(map(kept, self.notifications)))
+
+
+class _PlainDelivery(Struct, array_like=True, tag="Delivery", gc=False):
+    identity: str
+    subscriptions: tuple[str, ...]
+    notification: Plain
+
+    def message(self) -> Delivery:
+        return Delivery(self.identity, self.subscriptions, self.notification.notification())
+
+
+class _PlainRouted(Struct, array_like=True, gc=False):
+    notification: Raw
+    origin: str = ""
+    hops: int = 0
+    addressee: tuple[str, str] | None = None
+
+
+class _PlainBatch(Struct, array_like=True, tag="Batch", gc=False):
+    routed: list[_PlainRouted]
+
+    def message(self) -> Batch:
+        return Batch(tuple([Routed(kept(a.notification), a.origin, a.hops, a.addressee) for a in self.routed]))
+
+
+_PLAIN: Final[dict[Any, Any]] = {Publish: _PlainPublish, Delivery: _PlainDelivery, Batch: _PlainBatch}
+_PLAIN_KINDS: Final = (_PlainPublish, _PlainDelivery, _PlainBatch)
 
 
 # The beginning of what a client asks, whatever is wrong with the rest.
@@ -397,6 +424,8 @@ class Decoder(Generic[M]):
     def expect(self, kinds: Any, bytes_max: int = FRAME_BYTES_MAX) -> None:
         """From the next frame on other messages may come: it is known who is there."""
         self._decode = msgspec.msgpack.Decoder(kinds, dec_hook=_decoded).decode
+        plain_kinds = reduce(or_, [_PLAIN.get(one, one) for one in get_args(kinds)])
+        self._decode_plain = msgspec.msgpack.Decoder(plain_kinds, dec_hook=_decoded).decode
         self._bytes_max = bytes_max
 
     def feed(self, data: bytes) -> list[M]:
@@ -422,7 +451,9 @@ class Decoder(Generic[M]):
 
     def decoded(self, body: bytes) -> M:
         try:
-            message: M = self._decode(body)
+            message = self._plain(body)
+            if message is None:
+                message = self._decode(body)
             _check_sizes(message, body)
         except WireError:
             raise
@@ -435,6 +466,16 @@ class Decoder(Generic[M]):
             raise WireError("nesting too deep") from None
         return message
 
+    def _plain(self, body: bytes) -> M | None:
+        """A message whose notifications are all plain; whatever it is that is wrong with others, the model says it."""
+        if has_negative_zero(body):
+            return None
+        try:
+            found: Any = self._decode_plain(body)
+            return found.message() if isinstance(found, _PLAIN_KINDS) else found  # type: ignore[return-value]
+        except (msgspec.MsgspecError, CatchmentError, ValueError, RecursionError):
+            return None
+
 
 def _check_sizes(message: object, body: bytes) -> None:
     if isinstance(message, Publish):
@@ -442,7 +483,7 @@ def _check_sizes(message: object, body: bytes) -> None:
         # In a shorter frame there is none that is too large.
         if len(body) > NOTIFICATION_BYTES_MAX:
             for one in message.notifications:
-                checked_size(one)
+                checked_bytes(one)
     elif isinstance(message, Batch):
         _check_count(len(message.routed))
 

@@ -141,7 +141,7 @@ def _cuts(length):
 
 @given(KINDS[wire.Delivery])
 def test_a_delivery_whose_notification_was_encoded_before(message):
-    made = wire.delivery_frame(message.identity, message.subscriptions, wire.encoded(message.notification))
+    made = wire.delivery_frame(message.identity, message.subscriptions, message.notification.packed)
     assert made == frame(message)
 
 
@@ -156,7 +156,7 @@ def test_a_notification_may_end_before_its_id_and_its_payload():
 
 @given(st.lists(notifications, max_size=20), st.integers(1, 5))
 def test_pieces_are_the_batch(batch, count_max):
-    found = list(wire.pieces(batch, lambda one: one, count_max))
+    found = list(wire.pieces(batch, [*map(wire.bytes_of, batch)], count_max))
     assert [one for piece in found for one in piece] == batch
     assert all(1 <= len(piece) <= count_max for piece in found)
 
@@ -164,7 +164,7 @@ def test_pieces_are_the_batch(batch, count_max):
 def test_pieces_fit_a_frame():
     batch = [Notification({"n": n}, payload=bytes(PAYLOAD_BYTES_MAX)) for n in range(8)]
     batch += [Notification({f"n{n}": "x" * STRING_CODEPOINTS_MAX for n in range(20)})] * 4
-    for piece in wire.pieces(batch, lambda one: one, BATCH_MAX):
+    for piece in wire.pieces(batch, [*map(wire.bytes_of, batch)], BATCH_MAX):
         frame(wire.Publish(1, tuple(piece)))
 
 
@@ -423,9 +423,9 @@ def test_what_is_too_long_is_not_framed():
     with pytest.raises(LimitError, match="FRAME_BYTES_MAX"):
         frame(wire.Publish(1, (many,)))
     with pytest.raises(LimitError, match="FRAME_BYTES_MAX"):
-        wire.delivery_frame("a", ("s",), wire.encoded(many))
+        wire.delivery_frame("a", ("s",), many.packed)
     with pytest.raises(LimitError, match="NOTIFICATION_BYTES_MAX"):
-        wire.checked_size(many)
+        wire.checked_bytes(many)
 
 
 # --- versions -----------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Final, Protocol, assert_never
 
 from catchment.errors import BadIdError, CatchmentError, LimitError, shown
@@ -52,8 +51,8 @@ from catchment.wire import (
     Request,
     SequenceDelivery,
     Unfit,
+    bytes_of,
     delivery_frame,
-    encoded,
     frame,
     pieces,
 )
@@ -62,8 +61,6 @@ from catchment.wire import (
 FORWARD_MAX: Final = 1_024
 # Identities that one client may ask for, or be mapped to: each is kept until the client goes.
 CLIENT_IDENTITIES_MAX: Final = 10_000
-
-_notification_of: Final = attrgetter("notification")
 
 
 class Outlet(Protocol):
@@ -132,7 +129,6 @@ class Node:
         self.told_count = 0
         self._now = now
         self._set_timer = set_timer
-        self._encoded: tuple[Notification | None, bytes] = (None, b"")
 
     # --- who is there ---
 
@@ -286,11 +282,8 @@ class Node:
             self.totals.delivered += 1
             state.receive(action)
             return
-        notification, known = action.notification, self._encoded
-        if known[0] is not notification:
-            known = self._encoded = (notification, encoded(notification))
         try:
-            found = delivery_frame(action.identity, action.subscriptions, known[1])
+            found = delivery_frame(action.identity, action.subscriptions, action.notification.packed)
         except LimitError:
             self._lose(state, action.identity)
         else:
@@ -349,7 +342,7 @@ class Node:
         if link is not None:
             link.forwarded += len(batch)
             self.totals.forwarded += len(batch)
-            for piece in pieces(batch, _notification_of, FORWARD_MAX):
+            for piece in pieces(batch, [bytes_of(one.notification) for one in batch], FORWARD_MAX):
                 link.sent += 1
                 link.outlet.put(frame(Batch(tuple(piece)), LINK_FRAME_BYTES_MAX))
 

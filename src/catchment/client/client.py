@@ -54,7 +54,7 @@ from catchment.wire import (
     Lost,
     SequenceDelivery,
     Welcome,
-    checked_size,
+    checked_bytes,
     pieces,
 )
 
@@ -323,7 +323,7 @@ class Client:
         `ack="accepted"` it returns when the broker has taken them, and raises what it refuses them with."""
         batch = [notification] if isinstance(notification, Mapping) else list(notification)
         whole = [one if isinstance(one, Notification) else Notification(one) for one in batch]
-        for piece in pieces([checked_size(one) for one in whole], _itself, BATCH_MAX):
+        for piece in pieces(whole, [checked_bytes(one) for one in whole], BATCH_MAX):
             await asyncio.gather(*await self._publish(piece, ack == "accepted"))
 
     async def _publish(self, batch: Sequence[Notification], is_answered: bool) -> list[asyncio.Future[Any]]:
@@ -409,10 +409,6 @@ def _heard(answer: asyncio.Future[Any]) -> None:
     """Whatever it says: it is asked for again with the next connection."""
     if not answer.cancelled():
         answer.exception()
-
-
-def _itself(notification: Notification) -> Notification:
-    return notification
 
 
 def _advertisement(found: Advertisement | str) -> Advertisement:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from catchment.model.notification import Notification
 
@@ -16,8 +17,7 @@ QUEUE_MAX: Final = 100_000
 QUEUE_BYTES_MAX: Final = 64 * 1_048_576
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(Struct, frozen=True):
     """A notification, or the sequence of them that completes a pattern, and what it was delivered for."""
 
     notifications: tuple[Notification, ...]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -29,7 +30,10 @@ I32, I64 = np.int32, np.int64
 _ENTRY_BYTES_MIN: Final = 3
 _NAMES_FEW: Final = 512
 _PLAIN_TYPES: Final = frozenset((str, int, float, bool))  # what msgpack shows as it is
+_NOTIFICATIONS: Final = frozenset((Notification,))
 _ENCODER: Final = msgspec.msgpack.Encoder()
+# How msgpack begins an array: of one object, and of any number.
+_ARRAY_OF_1, _ARRAY_32, _HEAD = b"\x91", 0xDD, Layout(">BI")
 
 
 def packed(value: object) -> Array:
@@ -40,12 +44,18 @@ def packed(value: object) -> Array:
 # --- mappings -----------------------------------------------------------------------------------
 
 
-def entries_of_mappings(notifications: Sequence[Matchable]) -> Entries:
-    """Entries of notifications or plain mappings; InputError names the first that is none."""
-    rows = [one.matched if isinstance(one, Notification) else one for one in notifications]
-    if not all(isinstance(one, Notification) for one in notifications):
-        rows = _plain_rows(rows)
-    buffer = _packed_rows(rows)
+def entries_of_mappings(notifications: Sequence[Matchable], with_envelope: bool = True) -> Entries:
+    """Entries of notifications or plain mappings; InputError names the first that is none. Without their envelope,
+    notifications are read as the content that they keep."""
+    rows: Sequence[Mapping[str, Value]] = notifications
+    if not _NOTIFICATIONS.issuperset(map(type, notifications)):
+        rows = _plain_rows([one.matched if isinstance(one, Notification) else one for one in notifications])
+        buffer = _packed_rows(rows)
+    elif with_envelope:
+        buffer = _packed_rows([one.matched for one in notifications])  # type: ignore[union-attr]
+    else:
+        contents = [one.content for one in notifications]  # type: ignore[union-attr]
+        buffer = np.frombuffer(_HEAD.pack(_ARRAY_32, len(contents)) + b"".join(contents), np.uint8)
     names_most = _NAMES_FEW
     while True:
         entries, status, failed = _parsed(buffer, len(rows), names_most)
@@ -67,8 +77,10 @@ def _parsed(buffer: Array, rows: int, names_most: int) -> tuple[Entries, int, in
     return Entries(*found, np.empty(count, I32), np.empty(room, np.uint8)), status, failed
 
 
-def packed_one(notification: Matchable) -> tuple[bytes, Mapping[str, Value]]:
+def packed_one(notification: Matchable, with_envelope: bool) -> tuple[bytes, Mapping[str, Value]]:
     """One notification as msgpack that `match_one` reads, and as a row of values of our own."""
+    if type(notification) is Notification and not with_envelope:
+        return _ARRAY_OF_1 + notification.content, notification
     if type(notification) is dict and _PLAIN_TYPES.issuperset(map(type, notification.values())):
         row: Mapping[str, Value] = notification
     elif isinstance(notification, Notification):

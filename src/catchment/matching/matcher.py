@@ -268,9 +268,10 @@ class Matcher:
         now = self._snapshot
         evaluated = now.pending_count <= PENDING_EVALUATED_MAX and now.indexed is None
         segments = now.segments if evaluated else now.all_segments()
-        packed, row = encode.packed_one(notification)
         if len(segments) == 1 and not now.pending_count:
+            packed, row = encode.packed_one(notification, segments[0].names_envelope)
             return segments[0].match_one(packed, row, now.version)
+        packed, row = encode.packed_one(notification, True)
         if not segments and row is notification:
             encode.check(row, 0)  # no kernel looks at it
         found = [segment.match_one(packed, row, now.version) for segment in segments]
@@ -285,7 +286,7 @@ class Matcher:
         segments = now.all_segments()
         bases = list(accumulate((segment.count for segment in segments), initial=0))
         results = []
-        for entries, attributes in _batches(notifications):
+        for entries, attributes in _batches(notifications, segments):
             parts = [segment.match(entries, now.version, attributes) for segment in segments]
             results.append(joined(parts, bases[:-1]) if parts else _nothing(len(entries.starts) - 1))
         return Matches(*_stacked(results), [segment.ids for segment in segments])
@@ -303,8 +304,9 @@ class Matcher:
     def _groups_matched(self, notifications: Any) -> tuple[Array, Array]:
         now = self._snapshot
         results = []
-        for entries, attributes in _batches(notifications):
-            parts = [segment.match_groups(entries, now.version, attributes) for segment in now.all_segments()]
+        segments = now.all_segments()
+        for entries, attributes in _batches(notifications, segments):
+            parts = [segment.match_groups(entries, now.version, attributes) for segment in segments]
             found = joined(parts, [0] * len(parts)) if parts else _nothing(len(entries.starts) - 1)
             results.append(_distinct(*found) if len(parts) > 1 else found)
         return _stacked(results)
@@ -407,14 +409,15 @@ def _subscription_columns(table: Any) -> tuple[list[Id], list[str], list[Id | No
     return table.column("id").to_pylist(), table.column("filter").to_pylist(), groups
 
 
-def _batches(notifications: Any) -> list[tuple[Any, Any]]:
-    """Entries of each batch, with what gives one of its notifications as a mapping."""
+def _batches(notifications: Any, segments: Sequence[Segment]) -> list[tuple[Any, Any]]:
+    """Entries of each batch for these, with what gives one of its notifications as a mapping."""
     if isinstance(notifications, Encoded):
         return [(notifications.entries, notifications.row)]
     if encode.is_arrow(notifications):
         return [(one.entries, one.row) for one in map(encoded_arrow, encode.arrow_batches(notifications))]
     rows = list(notifications)
-    return [(encode.entries_of_mappings(rows), lambda i: _mapping(rows[i]))]
+    with_envelope = any(segment.names_envelope for segment in segments)
+    return [(encode.entries_of_mappings(rows, with_envelope), lambda i: _mapping(rows[i]))]
 
 
 def _nothing(rows: int) -> tuple[Array, Array]:

@@ -22,7 +22,7 @@ from catchment.matching import kernels_one as ko
 from catchment.matching.encode import checked_size, packed, refusal
 from catchment.matching.ids import Id, Ids
 from catchment.matching.index import Source
-from catchment.matching.kernels_tables import CONTROL_PLACES, Entries, Living, Scratch, Tables
+from catchment.matching.kernels_tables import A_NAME, CONTROL_PLACES, Entries, Living, Scratch, Tables
 from catchment.matching.rooms import Packed, PackedLiving, Room, taken
 from catchment.model.cesql import Cesql
 from catchment.model.constraint import Constraint, Kind
@@ -215,6 +215,13 @@ class Segment:
         row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         pairs = np.unique(np.stack((row, self.group_of[numbers]))[:, self.group_of[numbers] >= 0], axis=1)
         return np.searchsorted(pairs[0], np.arange(len(offsets))), pairs[1].astype(I32)
+
+    @cached_property
+    def names_envelope(self) -> bool:
+        """Whether a filter names a field of the envelope: else a notification's attributes are all that it is
+        matched by."""
+        names = self.tables.attributes[:-1, A_NAME]
+        return bool((self.tables.blob[names] == ord("$")).any())
 
     @cached_property
     def _has_groups_only(self) -> bool:

@@ -13,8 +13,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from math import isfinite
-from typing import Final
+from typing import Any, Final
 
+from msgspec import Raw
 from msgspec.msgpack import Encoder
 
 from catchment.errors import BadNotificationError, CatchmentError, LimitError, ParseError, shown
@@ -43,14 +44,22 @@ ENVELOPE_TYPES: Final = {"$id": Type.STRING, "$source": Type.STRING, "$time": Ty
 _PAYLOAD: Final = "$payload"
 _encode: Final = Encoder().encode
 # Names that were found good: publishers use the same few. Not more than so many are kept.
-GOOD_NAMES_MAX: Final = 10_000
-_GOOD_NAMES: Final[set[str]] = set()
+KNOWN_NAMES_MAX: Final = 10_000
+KNOWN_NAMES: Final[set[str]] = set()
 
 
 class Notification(Mapping[str, Value]):
     """`Notification({"symbol": "DIS", "price": 101.25}, time=datetime.now(UTC))`; a Mapping of its attributes."""
 
-    __slots__ = ("_attributes", "_content", "_envelope", "_hash", "payload")
+    __slots__ = ("_attributes", "_content", "_hash", "_id", "_packed", "_seq", "_source", "_time", "payload")
+    _attributes: dict[str, Value]
+    _id: str | None
+    _source: str | None
+    _time: datetime | None
+    _seq: int | None
+    _hash: int | None
+    _content: bytes | None
+    _packed: bytes | None
 
     def __init__(
         self,
@@ -63,11 +72,48 @@ class Notification(Mapping[str, Value]):
         payload: bytes = b"",
     ) -> None:
         self._attributes = _checked_mapping(attributes) if type(attributes) is dict else _checked_pairs(attributes)
-        self._envelope = _checked_envelope(id, source, time, seq)
+        self._id = self._source = self._time = self._seq = None
+        if id is not None or source is not None or time is not None or seq is not None:
+            self._stamp(id, source, time, seq)
         fits = type(payload) is bytes and len(payload) <= PAYLOAD_BYTES_MAX
         self.payload = payload if fits else _checked_payload(payload)
-        self._hash: int | None = None
-        self._content: bytes | None = None
+        self._hash = None
+        self._content = None
+        self._packed = None
+
+    def _stamp(self, id: str | None, source: str | None, time: datetime | None, seq: int | None) -> None:
+        """What almost every envelope has is checked here, as attributes are: without a call for each."""
+        if id is not None:
+            self._id = _checked_field("$id", id)
+        if source is not None:
+            is_good = type(source) is str and len(source) <= STRING_CODEPOINTS_MAX and source.isascii()
+            self._source = source if is_good else _checked_field("$source", source)
+        if time is not None:
+            is_good = type(time) is datetime and time.tzinfo is UTC and not time.fold
+            self._time = time if is_good else _checked_field("$time", time)
+        if seq is not None:
+            is_good = type(seq) is int and INT_MIN <= seq <= INT_MAX
+            self._seq = seq if is_good else _checked_field("$seq", seq)
+
+    @classmethod
+    def of_checked(
+        cls,
+        attributes: dict[str, Value],
+        id: str | None,
+        source: str | None,
+        time: datetime | None,
+        seq: int | None,
+        payload: bytes,
+        packed: bytes | None = None,
+    ) -> Notification:
+        """Of what is known to be good, as the constructor would leave it: whoever calls this has checked it all."""
+        found = cls.__new__(cls)
+        found._attributes = attributes
+        found._id, found._source, found._time, found._seq = id, source, time, seq
+        found.payload = payload
+        found._hash = found._content = None
+        found._packed = packed
+        return found
 
     # --- attributes ---
 
@@ -83,7 +129,16 @@ class Notification(Mapping[str, Value]):
     @property
     def matched(self) -> Mapping[str, Value]:
         """Attributes and envelope together: what filters see."""
-        return {**self._attributes, **self._envelope} if self._envelope else self._attributes
+        found = self._attributes.copy()
+        if self._id is not None:
+            found["$id"] = self._id
+        if self._source is not None:
+            found["$source"] = self._source
+        if self._time is not None:
+            found["$time"] = self._time
+        if self._seq is not None:
+            found["$seq"] = self._seq
+        return found
 
     @property
     def content(self) -> bytes:
@@ -92,23 +147,31 @@ class Notification(Mapping[str, Value]):
             self._content = _encode(self._attributes)
         return self._content
 
+    @property
+    def packed(self) -> bytes:
+        """All of it as MessagePack, made once, or as it came (`packed.py`)."""
+        if self._packed is None:
+            fields = (Raw(self.content), self._source, self._seq, self._time, self._id, self.payload)
+            self._packed = _encode(fields)
+        return self._packed
+
     # --- envelope ---
 
     @property
     def id(self) -> str | None:
-        return self._envelope.get("$id")  # type: ignore[return-value]
+        return self._id
 
     @property
     def source(self) -> str | None:
-        return self._envelope.get("$source")  # type: ignore[return-value]
+        return self._source
 
     @property
     def time(self) -> datetime | None:
-        return self._envelope.get("$time")  # type: ignore[return-value]
+        return self._time
 
     @property
     def seq(self) -> int | None:
-        return self._envelope.get("$seq")  # type: ignore[return-value]
+        return self._seq
 
     def stamped(
         self,
@@ -119,18 +182,17 @@ class Notification(Mapping[str, Value]):
         seq: int | None = None,
     ) -> Notification:
         """The same with some of the envelope set."""
-        found = Notification.__new__(Notification)
-        found._attributes, found._content, found.payload = self._attributes, self._content, self.payload
-        found._envelope = self._envelope | _checked_envelope(id, source, time, seq)
-        found._hash = None
+        found = Notification.of_checked(self._attributes, self._id, self._source, self._time, self._seq, self.payload)
+        found._content = self._content
+        found._stamp(id, source, time, seq)
         return found
 
     # --- identity ---
 
     def _identity(self) -> tuple[object, ...]:
         # Types are part of it: 1, 1.0 and True are three values.
-        names = sorted({**self._attributes, **self._envelope})
-        return tuple((name, type(self.matched[name]), self.matched[name]) for name in names), self.payload
+        matched = self.matched
+        return tuple((name, type(matched[name]), matched[name]) for name in sorted(matched)), self.payload
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Notification) and self._identity() == other._identity()
@@ -173,7 +235,7 @@ def _checked_mapping(attributes: dict[str, object]) -> dict[str, Value]:
         return _checked_pairs(attributes)
     found: dict[str, Value] = {}
     for name, value in attributes.items():
-        if name not in _GOOD_NAMES:
+        if name not in KNOWN_NAMES:
             _check_attribute_name(name)
         if type(value) is str and len(value) <= STRING_CODEPOINTS_MAX and value.isascii():
             found[name] = value
@@ -190,7 +252,7 @@ def _checked_pairs(attributes: Mapping[str, object] | Iterable[tuple[str, object
     pairs = attributes.items() if isinstance(attributes, Mapping) else attributes
     found: dict[str, Value] = {}
     for name, value in pairs:
-        if name not in _GOOD_NAMES:
+        if name not in KNOWN_NAMES:
             _check_attribute_name(name)
         if name in found:
             raise BadNotificationError(f"attribute {shown(name)} stands twice: a notification holds each name once")
@@ -204,8 +266,8 @@ def _check_attribute_name(name: str) -> None:
     checked_name(name)
     if name[0] == "$":
         raise BadNotificationError(f"{shown(name)} is an envelope name: pass it as {shown(name[1:])}=…")
-    if type(name) is str and len(_GOOD_NAMES) < GOOD_NAMES_MAX:
-        _GOOD_NAMES.add(name)
+    if type(name) is str and len(KNOWN_NAMES) < KNOWN_NAMES_MAX:
+        KNOWN_NAMES.add(name)
 
 
 def _checked_at(name: str, value: object) -> Value:
@@ -217,23 +279,7 @@ def _checked_at(name: str, value: object) -> Value:
         raise BadNotificationError(f"attribute {shown(name)}: {problem}") from None
 
 
-def _checked_envelope(id: str | None, source: str | None, time: datetime | None, seq: int | None) -> dict[str, Value]:
-    found: dict[str, Value] = {}
-    if id is not None:
-        found["$id"] = _checked_field("$id", id)
-    if source is not None:
-        # As above: the usual without a call.
-        is_good = type(source) is str and len(source) <= STRING_CODEPOINTS_MAX and source.isascii()
-        found["$source"] = source if is_good else _checked_field("$source", source)
-    if time is not None:
-        is_good = type(time) is datetime and time.tzinfo is UTC and not time.fold
-        found["$time"] = time if is_good else _checked_field("$time", time)
-    if seq is not None:
-        found["$seq"] = seq if type(seq) is int and INT_MIN <= seq <= INT_MAX else _checked_field("$seq", seq)
-    return found
-
-
-def _checked_field(name: str, value: object) -> Value:
+def _checked_field(name: str, value: object) -> Any:
     found = _checked_at(name, value)
     if type_of(found) is not ENVELOPE_TYPES[name]:
         raise BadNotificationError(f"{name} is a {ENVELOPE_TYPES[name]}, found the {type_of(found)} {shown(value)}")

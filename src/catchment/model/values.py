@@ -25,6 +25,7 @@ STRING_CODEPOINTS_MAX: Final = 65_536
 NAME_CODEPOINTS_MAX: Final = 255
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
+FLOAT_MAX: Final = math.nextafter(math.inf, 0)
 
 Value = str | int | float | bool | datetime
 
@@ -69,7 +70,7 @@ def time_from_key(key: int) -> datetime:
 # The least and greatest key of each type whose keys are integers.
 KEY_BOUNDS: Final[dict[Type, tuple[int, int]]] = {
     Type.INT: (INT_MIN, INT_MAX),
-    Type.FLOAT: (float_key(-math.nextafter(math.inf, 0)), float_key(math.nextafter(math.inf, 0))),
+    Type.FLOAT: (float_key(-FLOAT_MAX), float_key(FLOAT_MAX)),
     Type.BOOL: (0, 1),
     Type.TIME: (time_key(TIME_MIN), time_key(TIME_MAX)),
 }

@@ -18,6 +18,8 @@ class Newest:
         self._publishers_max = publishers_max
         self._last: dict[str, int] = {}
         self._codepoints = 0
+        # The one that was heard last, if it is remembered.
+        self._latest: str | None = None
 
     def is_new(self, notification: Notification) -> bool:
         """Whether it is newer than all that its publisher has sent; remembers it. Without source or number it is."""
@@ -25,7 +27,13 @@ class Newest:
         if source is None or seq is None:
             return True
         known = self._last
+        if source == self._latest:  # most come one after the other: it stands last already
+            if seq <= known[source]:
+                return False
+            known[source] = seq
+            return True
         last = known.pop(source, None)
+        self._latest = source
         if last is not None and seq <= last:
             known[source] = last
             return False
@@ -37,6 +45,7 @@ class Newest:
     def merge(self, others: Mapping[str, int]) -> None:
         """As if those had been sent, in this order."""
         known = self._last
+        self._latest = None
         for source, seq in others.items():
             last = known.pop(source, None)
             known[source] = seq if last is None else max(seq, last)
@@ -49,6 +58,8 @@ class Newest:
         while len(known) > self._publishers_max or self._codepoints > NAMES_CODEPOINTS_MAX:
             oldest = next(iter(known))
             del known[oldest]
+            if oldest == self._latest:
+                self._latest = None
             self._codepoints -= len(oldest)
 
     @property

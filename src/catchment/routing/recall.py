@@ -32,6 +32,8 @@ USED_IDS_MAX: Final = 65_536
 TRIAL: Final = 4_096
 WORTH_ONE_IN: Final = 8
 REST_TRIALS: Final = 16
+# A batch costs a matcher as much to begin with as so many notifications, each by itself.
+ONE_BY_ONE_MAX: Final = 8
 WARMING_FILTERS: Final = 3 * PENDING_MAX + 1
 
 
@@ -128,7 +130,9 @@ class RecallingMatcher(Generic[V]):
         if self._by_group:
             one = len(batch) == 1
             return [self._matcher.match_groups(batch[0])] if one else self._matcher.match_groups(list(batch))
-        return [self._matcher.match(batch[0])] if len(batch) == 1 else self._matcher.match_batch(batch)
+        if len(batch) <= ONE_BY_ONE_MAX:
+            return [self._matcher.match(one) for one in batch]
+        return self._matcher.match_batch(batch)
 
 
 _WARMING: Final = (
@@ -144,7 +148,8 @@ def warm() -> None:
     publishes."""
     filters = [Filter(text) for text in _WARMING]
     time = datetime(2026, 6, 1, tzinfo=UTC)
-    one, *others = [Notification({"warm": "up", "level": level, "time": time, "is": True}) for level in (5, 4.5, 6)]
+    levels = (4.5, *range(ONE_BY_ONE_MAX + 1))
+    one, *others = [Notification({"warm": "up", "level": level, "time": time, "is": True}) for level in levels]
     for by_group in (False, True):
         matcher: RecallingMatcher[Sequence[Id]] = RecallingMatcher(list, by_group=by_group)
         # As many as make segments, some of them merged, and leave a few that have no index yet.

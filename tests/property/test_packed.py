@@ -1,0 +1,123 @@
+"""Notifications read by msgspec alone are those that the model would have made, and what it refuses is refused."""
+
+import math
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from catchment import wire
+from catchment.model.notification import KNOWN_NAMES, Notification
+from catchment.model.packed import NotPlainError, kept, notification_of
+from catchment.routing.messages import Routed
+from catchment.wire import Decoder, Unfit, WireError
+from tests import strategies as some
+
+pack = msgspec.msgpack.encode
+times = st.datetimes(timezones=st.just(UTC))
+# Of a frame that anybody may send: what the model takes, and what it does not.
+names = st.sampled_from(("price", "volume", "é", "", "$seq", "x" * 255, "x" * 256, "new name")) | some.texts
+values = st.one_of(
+    some.values,
+    st.sampled_from((math.nan, math.inf, -math.inf, -0.0, 2**63, 2**64 - 1, -(2**63), None, b"bytes", [], {"a": 1})),
+    st.sampled_from(("x" * 65_536, "x" * 65_537)),
+)
+fields = st.tuples(
+    st.dictionaries(names, values, max_size=4) | values,
+    st.none() | some.texts | values,
+    st.none() | some.ints | values,
+    st.none() | times | values,
+    st.none() | some.texts | values,
+    st.binary(max_size=20) | values,
+)
+notes = st.builds(lambda found, count: list(found[:count]), fields, st.integers(3, 6)) | values
+
+
+class SlowDecoder(Decoder):
+    """Asks the model about each."""
+
+    def _plain(self, body):
+        return None
+
+
+def outcome(decoder, body):
+    try:
+        found = decoder.decoded(body)
+    except WireError as problem:
+        return str(problem)
+    # As text, too: -0.0 is equal to 0.0, and not the same.
+    return (found.number, found.notifications, str(found.error)) if isinstance(found, Unfit) else (found, repr(found))
+
+
+def messages(packed):
+    """Each kind that holds notifications, made of these."""
+    yield wire.ToBroker, pack(("Publish", 7, [*map(Raw, packed)]))
+    yield wire.BetweenBrokers, pack(("Batch", [(Raw(one), "b", 2, ("c", "d")) for one in packed]))
+    yield from ((wire.ToClient, pack(("Delivery", "me", ["s"], Raw(one)))) for one in packed)
+
+
+@given(st.lists(notes, max_size=3))
+@example([[{"price": -0.0}, "me", 1, None]])
+@example([[{"price": 1.5}, "me", 1, "2026-01-01T00:00:00Z"]])
+@example([[{"price": 1.5}, "me", 1.0, None, None, b""], [{"price": 1}, None, None, None]])
+@example([[{"price": 1.5}, "me", 1, None, None, b"", 7]])
+def test_what_is_read_is_what_the_model_makes(found):
+    for union, body in messages([*map(pack, found)]):
+        assert outcome(Decoder(union), body) == outcome(SlowDecoder(union), body)
+
+
+@given(st.lists(some.notifications, max_size=3))
+def test_what_is_kept_is_what_came(batch):
+    for one in batch:
+        try:
+            found = kept(Raw(one.packed))
+        except (NotPlainError, msgspec.ValidationError):
+            continue  # for the model to make
+        assert found == one
+        assert (found.packed, found.content) == (one.packed, one.content)
+
+
+def test_the_usual_are_read_in_one_go():
+    one = Notification({"price": 1.5, "volume": 3, "é": "é", "is": True}, source="me", seq=1, time=datetime.now(UTC))
+    for union, body in messages([one.packed]):
+        assert Decoder(union)._plain(body) == SlowDecoder(union).decoded(body)
+
+
+def test_a_name_that_is_new_is_known_the_next_time():
+    name = "a name that nobody has used before"
+    assert name not in KNOWN_NAMES
+    body = pack(("Publish", 0, [({name: 1}, "me", 1, None)]))
+    decoder = Decoder(wire.ToBroker)
+    assert decoder._plain(body) is None
+    found = decoder.decoded(body)
+    assert decoder._plain(body) == found
+
+
+@pytest.mark.parametrize("entries", [2, 20])
+def test_a_name_that_stands_twice_is_not_sent_on(entries):
+    others = b"".join(pack(f"n{i}") + pack(i) for i in range(entries - 2))
+    head = bytes([0x80 + entries]) if entries < 16 else b"\xde" + entries.to_bytes(2, "big")
+    attributes = head + pack("price") + pack(1) + others + pack("price") + pack(2)
+    note = b"\x96" + attributes + pack("me") + pack(1) + pack(None) + pack(None) + pack(b"body")
+    for _ in range(2):  # its names are new, then known
+        found = Decoder(wire.ToBroker).decoded(b"\x93" + pack("Publish") + pack(0) + b"\x91" + note)
+        (one,) = found.notifications
+        assert one["price"] == 2
+        assert one.packed.count(b"price") == 1
+        assert notification_of(msgspec.msgpack.decode(one.packed)) == one
+
+
+def test_what_leaves_out_fields_is_sent_on_whole():
+    Notification({"price": 1})
+    short = pack(({"price": 1}, "me", 1, None))
+    assert kept(Raw(short)).packed == notification_of(msgspec.msgpack.decode(short)).packed != short
+
+
+def test_what_is_stamped_is_not_sent_as_it_came():
+    came = kept(Raw(Notification({"price": 1.5}, source="me").packed))
+    stamped = came.stamped(seq=7)
+    assert notification_of(msgspec.msgpack.decode(stamped.packed)) == stamped
+    assert Routed(stamped).notification.packed != came.packed
