@@ -3,10 +3,11 @@
 Every subscriber of the stream wants `symbol = "HOT"` or the nearest that its system has; the crowd wants other symbols.
 
 Both processes run on uvloop, whichever broker they talk to: a hundred readers in one process cost asyncio's own loop
-more than a broker takes to serve them. A paced publisher sends once in a millisecond, the least that either loop can
-time: what is due since then goes in one burst, stamped when it is handed to the client. A subscriber's garbage is
-collected before it says that it is ready and what it holds by then is left alone: its pauses are not the broker's.
-Nothing is left out: all that is delivered counts, from the first.
+more than a broker takes to serve them. A paced publisher sends twice in a millisecond, by a timer of the system: the
+loops' own have whole milliseconds, of which two pass as often as one. What is due since then goes in one burst, stamped
+when it is handed to the client. A subscriber's garbage is collected before it says that it is ready and what it holds
+by then is left alone: its pauses are not the broker's. Nothing is left out: all that is delivered counts, from the
+first.
 
 A publisher that is not paced stays at most WINDOW notifications ahead of the slowest subscriber. A rate is one at which
 nothing is lost; without that, the faster broker would fill a Python subscriber's queue until it drops or swells.

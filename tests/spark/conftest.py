@@ -7,16 +7,23 @@ SETTINGS = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
-    # For runs this short, Java's second compiler costs more than it gains.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
+# A minute and more each.
+LONGEST = {"test_kill.py", "test_connect.py", "test_local_cluster.py"}
+
+
+def pytest_collection_modifyitems(items):
+    """The longest first: with two processes that run tests, none waits at the end for one that the other has begun."""
+    items.sort(key=lambda one: one.path.name not in LONGEST)
 
 
 @pytest.fixture(scope="session")
 def spark():
     from catchment.pipeline.session import spark_session
+    from tests.spark.given import quick_java
 
-    session = spark_session("local[2]", name="tests", settings=SETTINGS)
+    java = {"spark.driver.extraJavaOptions": quick_java()}
+    session = spark_session("local[2]", name="tests", settings=SETTINGS | java)
     yield session
     session.stop()
 

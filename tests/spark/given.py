@@ -17,8 +17,14 @@ PATTERNS = {
     "by": "[x > 3] -> [x < 3] -> [y = 'b'] by y",
     "soon": "[x > 2 and `d.e` < 2] -> [x > 5] within 3s by `d.e`",
 }
-# For Java that runs for seconds: its second compiler costs more than it gains.
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def quick_java():
+    """For Java that runs for seconds: its second compiler costs more than it gains. The first alone would be given so
+    little room that it throws away what it needs again."""
+    from catchment.pipeline.class_archive import java_options
+
+    return f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC {java_options()}"
 
 
 def some(count):

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from given import quick_java
+
 from catchment.pipeline import (
     NotificationFiles,
     compile_subscriptions,
@@ -28,8 +30,8 @@ SETTINGS = {
     "spark.driver.memory": "600m",
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": quick_java(),
+    "spark.executor.extraJavaOptions": quick_java(),
 }
 SCHEMA = "id string, subscriber string, filter string"
 

@@ -2,12 +2,14 @@
 
 import sys
 
+from given import quick_java
+
 from catchment.cli import main
 from catchment.pipeline import spark_session
 
 SETTINGS = {
     "spark.ui.enabled": "false",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": quick_java(),
 }
 
 spark_session("local[2]", settings=SETTINGS)

@@ -55,7 +55,7 @@ def server_command(port):
         "spark.ui.enabled": "false",
     }
     command = [f"{made.spark_home()}/bin/spark-submit", "--class", SERVER, "--master", "local[2]"]
-    command += ["--driver-memory", "1g", "--driver-java-options", made.QUICK_JAVA]
+    command += ["--driver-memory", "1g", "--driver-java-options", made.quick_java()]
     for key, value in settings.items():
         command += ["--conf", f"{key}={value}"]
     return [*command, "spark-internal"]

@@ -69,3 +69,23 @@ def test_java_is_told_one_collector(monkeypatch, found, ours):
     settings = session._settings("local[2]")
     for process in ("driver", "executor"):
         assert ("UseParallelGC" in settings[f"spark.{process}.extraJavaOptions"]) == ours
+
+
+def test_workers_look_for_garbage_only_in_what_is_new(spark):
+    """After a few tasks; Spark looks after each."""
+
+    def looked(batches):
+        import gc
+
+        import pyarrow as pa
+
+        import catchment.pipeline  # noqa: F401  # as every job does
+
+        for _ in batches:
+            pass
+        yield pa.RecordBatch.from_pydict({"left": [gc.get_freeze_count()], "looked at": [len(gc.get_objects())]})
+
+    rows = spark.range(2).repartition(2)
+    for _ in range(6):
+        found = rows.mapInArrow(looked, "left bigint, `looked at` bigint").collect()
+    assert all(one["left"] > 5 * one["looked at"] for one in found)

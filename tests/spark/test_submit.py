@@ -18,7 +18,7 @@ SECONDS_MAX = 600
 
 def submit(*arguments):
     told = ["--master", "local[1]", "--name", "told", "--conf", "spark.sql.session.timeZone=CET"]
-    quick = ["--conf", "spark.ui.enabled=false", "--driver-java-options", made.QUICK_JAVA]
+    quick = ["--conf", "spark.ui.enabled=false", "--driver-java-options", made.quick_java()]
     return subprocess.run(
         [f"{made.spark_home()}/bin/spark-submit", *told, *quick, *map(str, arguments)],
         capture_output=True,

@@ -282,6 +282,14 @@ MERGING_HELP: Final = "Merge filters said over a link: none, perfect, or the sha
 
 
 @app.command
+def warm(*, json: JsonFlag = False) -> int:
+    """Make what comes later start sooner, once: compile the kernels, and archive Java's classes for Spark."""
+    from catchment.cli.warm import run_warm
+
+    return run_warm(json)
+
+
+@app.command
 def simulate(
     scenario: Annotated[str, Parameter(help=SCENARIO_HELP)],
     /,

@@ -32,6 +32,9 @@ from catchment.pipeline.session import spark_session
 from catchment.pipeline.stream import match_stream, read_stream_output
 from catchment.pipeline.stream_files import NotificationFiles
 from catchment.pipeline.stream_rows import stream_notifications
+from catchment.pipeline.worker_garbage import leave_loaded_alone
+
+leave_loaded_alone()
 
 __all__ = [
     "Index",

@@ -181,7 +181,7 @@ def _written_by_workers(
             raise InputError(f"a worker wrote {place}, which is not to be seen here: name a directory that both see")
         files.move(place, f"{root}/part-{row['partition']:05}-{row['token']}.parquet")
     if not rows:
-        arrow = to_arrow_schema(schema).with_metadata(_metadata(schema.json()))
+        arrow = to_arrow_schema(schema, timezone="UTC").with_metadata(_metadata(schema.json()))
         pq.write_table(arrow.empty_table(), f"{root}/part-00000-{uuid4().hex}.parquet", filesystem=files)
     files.delete_dir(f"{root}/{_TEMPORARY}")
     with files.open_output_stream(f"{root}/{_DONE}"):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 import tempfile
 import warnings
@@ -27,6 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.utils import is_remote
 
 from catchment.errors import UnavailableError
+from catchment.pipeline.class_archive import java_command, java_options
 
 LOCAL: Final = "local[*]"
 CONNECT_PREFIX: Final = "sc://"
@@ -131,6 +131,8 @@ def _settings(master: str) -> dict[str, str]:
     if any(_OTHER_COLLECTOR.search(os.environ.get(name, "")) for name in _JAVA_VARIABLES):
         options = ARROW_UNCHECKED  # Java does not start if it is told two
     found |= {f"spark.{process}.extraJavaOptions": options for process in ("driver", "executor")}
+    if classes := java_options():
+        found["spark.driver.extraJavaOptions"] += f" {classes}"
     if master.startswith("local"):
         found |= _LOCAL_SETTINGS
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -205,8 +207,8 @@ def parallelism(spark: SparkSession) -> int:
 
 
 def _require_java() -> None:
-    home = os.environ.get("JAVA_HOME")
-    if shutil.which(str(Path(home) / "bin" / "java") if home else "java") is None:
+    if java_command() is None:
+        home = os.environ.get("JAVA_HOME")
         place = f"JAVA_HOME is {home}, where there is none" if home else "there is none on the PATH"
         raise UnavailableError(f"Spark needs Java 17 or newer, and {place}: install a JRE, or set JAVA_HOME to one")
 

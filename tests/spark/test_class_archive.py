@@ -1,0 +1,83 @@
+"""Java's classes in an archive: Java takes it, and starts without one that does not fit."""
+
+import shlex
+import subprocess
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+from catchment.pipeline import class_archive, session  # noqa: E402
+
+
+def java(*options):
+    """Whether it starts, and what it says."""
+    command = [class_archive.java_command(), *options, "-version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def cache(monkeypatch, tmp_path):
+    """With a space in its name: Spark splits options at spaces."""
+    place = tmp_path / "a cache"
+    place.mkdir()
+    monkeypatch.setenv(class_archive.CACHE, str(place))
+    return place
+
+
+def driver_options():
+    return session._settings("local[2]")["spark.driver.extraJavaOptions"]
+
+
+def test_sessions_name_it_where_there_is_one(cache):
+    assert "SharedArchiveFile" not in driver_options()
+    class_archive.archive_path().write_bytes(b"")
+    assert f'-XX:SharedArchiveFile="{class_archive.archive_path()}"' in driver_options()
+    assert "SharedArchiveFile" not in session._settings("local[2]")["spark.executor.extraJavaOptions"]
+
+
+def test_another_java_has_another(cache, monkeypatch, tmp_path):
+    before = class_archive.archive_path()
+    (tmp_path / "bin").mkdir()
+    java = tmp_path / "bin" / "java"
+    java.write_text("#!/bin/sh\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert class_archive.archive_path() != before
+
+
+def test_it_is_in_the_users_cache(monkeypatch, tmp_path):
+    monkeypatch.delenv(class_archive.CACHE, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert class_archive.archive_path().parent == tmp_path / "catchment"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert class_archive.archive_path().parent == tmp_path / ".cache" / "catchment"
+
+
+def test_java_starts_without_one_that_does_not_fit(cache):
+    class_archive.archive_path().write_bytes(b"no archive at all")
+    options = shlex.split(class_archive.java_options())
+    is_started, said = java(*options)
+    assert is_started
+    assert "archive" not in said
+    # And so one would know.
+    assert not java(*options, "-Xshare:on")[0]
+
+
+def test_java_takes_the_one_that_was_made(spark):
+    if not class_archive.archive_path().exists():
+        pytest.skip("there is no archive: catchment warm makes one, and ./dev test before its tests")
+    options = shlex.split(class_archive.java_options())
+    jars = spark._jvm.java.lang.System.getProperty("java.class.path")
+    is_started, said = java(*options, "-Xshare:on", "-cp", jars)
+    assert is_started, said
+
+
+def test_none_is_made_while_spark_runs(spark, run, cache):
+    code, out, err = run("warm", "--json")
+    assert (code, out) == (1, "")
+    assert "Spark runs already" in err
+    assert list(cache.iterdir()) == []
