@@ -85,7 +85,9 @@ def test_workers_look_for_garbage_only_in_what_is_new(spark):
             pass
         yield pa.RecordBatch.from_pydict({"left": [gc.get_freeze_count()], "looked at": [len(gc.get_objects())]})
 
-    rows = spark.range(2).repartition(2)
-    for _ in range(6):
+    rows, found = spark.range(2).repartition(2), []
+    for _ in range(20):  # tasks may go to workers that are new
         found = rows.mapInArrow(looked, "left bigint, `looked at` bigint").collect()
-    assert all(one["left"] > 5 * one["looked at"] for one in found)
+        if all(one["left"] > 5 * one["looked at"] for one in found):
+            return
+    pytest.fail(f"after 20 tasks: {found}")
