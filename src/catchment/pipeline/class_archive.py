@@ -111,7 +111,7 @@ def _do_a_little(spark: SparkSession, place: Path) -> None:
 
     schema = "id string, subscriber string, filter string"
     subscriptions = spark.createDataFrame([("s1", "a", "price > 1"), ("s2", "b", "price > 2 or symbol any")], schema)
-    index = compile_subscriptions(subscriptions, place / "index", now=datetime.now(UTC))
+    index = compile_subscriptions(subscriptions, place / "index", now=datetime(2026, 1, 1, tzinfo=UTC))
     (place / "in").mkdir()
     for i in range(2):
         row = {"symbol": "DIS", "price": i + 0.5, "$seq": i, "$time": {"time": f"2026-01-01T00:00:0{i}Z"}}
