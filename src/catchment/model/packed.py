@@ -3,7 +3,7 @@ out where it ends before them.
 
 Nearly all notifications have short strings, numbers and booleans under names that were seen before. These are read by
 msgspec alone, with all checks that the model makes, into `Plain`; a time among the attributes, a name that is new, or
-anything that is wrong is for `notification_of`, which takes seven times as long and says what is wrong.
+anything that is wrong is for `notification_of`, which takes twice as long and says what is wrong.
 """
 
 from __future__ import annotations

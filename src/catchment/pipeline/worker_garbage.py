@@ -9,7 +9,7 @@ import sys
 from itertools import count
 from typing import Any, Final
 
-# Some is loaded only by the first tasks, and some twenty collections come by themselves while modules are loaded. What
+# Some is loaded only by the first tasks, and collections come by themselves while modules are loaded. What
 # is left alone and turns into a cycle of garbage later stays: so there is an end to it.
 _TIMES_MAX: Final = 64
 _LOADED: Final = 2  # the generation of what is there for long
