@@ -51,7 +51,6 @@ from catchment.wire import (
     Request,
     SequenceDelivery,
     Unfit,
-    bytes_of,
     delivery_frame,
     frame,
     pieces,
@@ -342,7 +341,7 @@ class Node:
         if link is not None:
             link.forwarded += len(batch)
             self.totals.forwarded += len(batch)
-            for piece in pieces(batch, [bytes_of(one.notification) for one in batch], FORWARD_MAX):
+            for piece in pieces(batch, [len(one.notification.packed) for one in batch], FORWARD_MAX):
                 link.sent += 1
                 link.outlet.put(frame(Batch(tuple(piece)), LINK_FRAME_BYTES_MAX))
 

@@ -56,7 +56,7 @@ class SienaCore:
         self.name = name
         self.sessions = Sessions()
         self.interest: Forwarding[Filter] = Forwarding(self._may_tell)
-        self._remote: RecallingMatcher[Sequence[str]] = RecallingMatcher(_names, by_group=True)
+        self._remote: RecallingMatcher[tuple[str, ...]] = RecallingMatcher(_names, by_group=True)
         self._remote_numbers: dict[tuple[Neighbor, Filter], int] = {}
         self._remote_next = 0
 
@@ -245,5 +245,5 @@ class SienaCore:
         return Routed(routed.notification, routed.origin or self.name, routed.hops + 1)
 
 
-def _names(groups: Sequence[Id]) -> Sequence[str]:
-    return [str(one) for one in groups]
+def _names(groups: Sequence[Id]) -> tuple[str, ...]:
+    return tuple(map(str, groups))

@@ -150,8 +150,8 @@ class GeneralPort(GeneralCore):
             for filter in [one for one in after if one not in set(before)]:
                 self.elsewhere.subscribe(origin, filter)
 
-    def _next(self, routed: Routed, origins: Sequence[str], source: Interface) -> list[Neighbor]:
-        found = super()._next(routed, origins, source)
+    def _next(self, origin: str, origins: Sequence[str], source: Interface) -> list[Neighbor]:
+        found = super()._next(origin, origins, source)
         return [*found, HUB] if HUB.name in origins and source != HUB else found
 
 

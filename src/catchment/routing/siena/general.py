@@ -176,15 +176,23 @@ class GeneralCore(SienaCore):
         notifications = [one.notification for one in fresh]
         actions = self.sessions.due(notifications, now)
         outgoing: dict[Neighbor, list[Routed]] = {}
+        # Most of a batch is from one origin and for the same.
+        ways: dict[tuple[str, tuple[str, ...]], list[list[Routed]]] = {}
         for routed, origins in zip(fresh, self._remote.found(notifications), strict=True):
-            for neighbor in self._next(routed, origins, source):
-                outgoing.setdefault(neighbor, []).append(self._onward(routed))
+            if not origins:
+                continue
+            way = ways.get((routed.origin, origins))
+            if way is None:
+                neighbors = self._next(routed.origin or self.name, origins, source)
+                way = ways[routed.origin, origins] = [outgoing.setdefault(one, []) for one in neighbors]
+            if way:
+                onward = self._onward(routed)
+                for batch_out in way:
+                    batch_out.append(onward)
         return actions + [Forward(one, tuple(outgoing[one])) for one in sorted(outgoing)]
 
-    def _next(self, routed: Routed, origins: Sequence[str], source: Interface) -> list[Neighbor]:
-        """The neighbors that a notification goes to, if these origins want it."""
-        if not origins:
-            return []
-        hops = self._hops_from(routed.origin or self.name)
+    def _next(self, origin: str, origins: Sequence[str], source: Interface) -> list[Neighbor]:
+        """The neighbors that a notification from an origin goes to, if these origins want it."""
+        hops = self._hops_from(origin)
         found = map(Neighbor, sorted({hops[one] for one in origins if one in hops}))
         return [one for one in found if one in self._links.costs]
