@@ -20,6 +20,9 @@ Array = np.ndarray[Any, Any]
 I32, I64 = np.int32, np.int64
 # What 32-bit ends of Arrow's strings and lists can say.
 LIST_BYTES_MAX: Final = 2**31 - 1
+# Arrow's view of a string: its length in 4 bytes, and the string itself if it has no more than the other 12.
+_VIEW_BYTES, _LENGTH_BYTES = 16, 4
+VIEWED_BYTES_MAX: Final = _VIEW_BYTES - _LENGTH_BYTES
 _STRING: Final = 1
 
 
@@ -46,10 +49,25 @@ class Words(NamedTuple):
             kl.sort_rows(offsets, ranks, max(1, len(self.rank_of) - 1).bit_length(), spare, counts)
         return offsets, ranks
 
-    def listed(self, offsets: Array, ranks: Array) -> pa.ListArray | None:
-        """What `ranked` gave, as ids."""
-        ids = self.texts(ranks)
+    def listed(self, offsets: Array, ranks: Array, views: Array | None = None) -> pa.ListArray | None:
+        """What `ranked` gave, as ids: as Arrow's views of strings if given those of all, else as its strings."""
+        if views is None:
+            ids = self.texts(ranks)
+        else:
+            # Ten times as fast as to put texts one after another: an id is 16 bytes, wherever it stands.
+            picked = pa.py_buffer(views.take(ranks, mode="clip"))
+            ids = pa.Array.from_buffers(pa.string_view(), len(ranks), [None, picked])
         return None if ids is None else pa.ListArray.from_arrays(pa.array(offsets.astype(I32)), ids)
+
+    def views(self) -> Array | None:
+        """All ids as Arrow's views of strings; None where one is too long to stand in its view."""
+        sizes = np.diff(self.starts)
+        if sizes.max(initial=0) > VIEWED_BYTES_MAX:
+            return None
+        found = np.zeros((len(sizes), _VIEW_BYTES), np.uint8)
+        found[:, :_LENGTH_BYTES] = sizes.astype("<i4")[:, np.newaxis].view(np.uint8)
+        found[:, _LENGTH_BYTES:][np.arange(VIEWED_BYTES_MAX) < sizes[:, np.newaxis]] = self.blob
+        return found.view(f"V{_VIEW_BYTES}").ravel()
 
     def _ranks(self, found: Sequence[Matches], offsets: Array) -> Array:
         ranks, cursor, base = np.empty(int(offsets[-1]), I32), offsets[:-1].copy(), 0

@@ -15,6 +15,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +43,8 @@ ROWS_MIN, ROWS_MAX = 64, 8_192
 PIECE_MATCHES: Final = 1 << 18
 # The most that one may have: its offsets have 32 bits.
 BATCH_MATCHES_MAX: Final = 1 << 22
-# Indexes that one worker process keeps open: their ids in sorted order, some 20 bytes a subscription, are not shared.
+# Indexes that one worker process keeps open: their ids in sorted order, some 20 to 36 bytes a subscription, are not
+# shared.
 INDEXES_OPEN_MAX: Final = 4
 # Subscriptions whose counts go into one Arrow batch.
 COUNTS_BATCH: Final = 1 << 16
@@ -157,7 +159,7 @@ class Found:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shards:
     """The opened shards of an index."""
 
@@ -170,6 +172,11 @@ class Shards:
         words = words_of([table for one in matchers for table in one.match_batch([]).tables])
         assert words is not None
         return cls(matchers, words)
+
+    @cached_property
+    def _views(self) -> Array | None:
+        """What is listed for Spark instead of strings, where ids are short enough."""
+        return self.words.views()
 
     def found(self, rows: Encoded) -> Iterator[Found]:
         """Of all shards, sorted; in parts where there is too much for one Arrow batch."""
@@ -190,7 +197,7 @@ class Shards:
 
     def lists(self, found: Found) -> Iterator[pa.ListArray]:
         """For each row its ids, null for a bad one; in parts where one Arrow batch could not hold them."""
-        ids = self.words.listed(found.offsets, found.ranks)
+        ids = self.words.listed(found.offsets, found.ranks, self._views)
         if ids is not None:
             yield (
                 ids
