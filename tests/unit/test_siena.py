@@ -1,6 +1,6 @@
 """SIENA's brokers one by one: what they say to neighbors and clients, beside the figures of the text."""
 
-from catchment import Advertisement, Filter, Notification
+from catchment import Advertisement, Filter, Notification, Pattern
 from catchment.errors import BadIdError, BadNotificationError, RemoteProtocolError
 from catchment.routing.messages import (
     Advertise,
@@ -8,6 +8,7 @@ from catchment.routing.messages import (
     Cancel,
     Client,
     ClientDown,
+    Delegated,
     Deliver,
     Forward,
     Interest,
@@ -23,6 +24,7 @@ from catchment.routing.messages import (
     Wants,
     WantsChange,
 )
+from catchment.routing.siena import advertising, base, delegating, general
 from catchment.routing.siena.acyclic import AcyclicCore
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.general import GeneralCore
@@ -171,3 +173,63 @@ def test_what_others_know_from_before_a_crash_is_outbid():
     assert sent == [Send(one, Wants("1", 51, ())) for one in (TWO, THREE)]
     links = core.on_message(Links("1", 70, ()), TWO, 10)
     assert links == [Send(one, Links("1", 71, (("2", 1), ("3", 1)))) for one in (TWO, THREE)]
+
+
+# --- what neighbors may state -------------------------------------------------------------------
+
+
+def refusal(actions):
+    (refused,) = actions
+    assert isinstance(refused, Refuse)
+    return refused.error.limit
+
+
+def test_a_neighbor_that_states_too_many_filters_is_refused(monkeypatch):
+    monkeypatch.setattr(base, "REMOTE_FILTERS_MAX", 2)
+    core = connected(AcyclicCore("1"))
+    core.on_message(Interest((), (Filter("x = 1"), Filter("x = 2"))), TWO, 0)
+    # What was never stated makes no room.
+    one_more = Interest((Filter("x = 7"),), (Filter("x = 3"),))
+    assert refusal(core.on_message(one_more, THREE, 0)) == "REMOTE_FILTERS_MAX"
+    assert core.remote_filters == 2
+
+
+def test_wants_that_replace_others_need_no_more_room_than_those(monkeypatch):
+    monkeypatch.setattr(general, "REMOTE_FILTERS_MAX", 2)
+    core = connected(GeneralCore("1"))
+    both = (Filter("x = 1"), Filter("x = 2"))
+    core.on_message(Wants("2", 1, both), TWO, 0)
+    core.on_message(Wants("2", 2, (Filter("x = 3"), Filter("x = 4"))), TWO, 0)
+    assert core.wants_of("2") == (Filter("x = 3"), Filter("x = 4"))
+    assert refusal(core.on_message(Wants("3", 1, (Filter("x = 5"),)), THREE, 0)) == "REMOTE_FILTERS_MAX"
+    assert refusal(core.on_message(WantsChange("2", 3, 2, (), (Filter("x = 5"),)), TWO, 0)) == "REMOTE_FILTERS_MAX"
+
+
+def test_records_of_more_brokers_than_a_network_may_have_are_refused(monkeypatch):
+    monkeypatch.setattr(general, "BROKERS_MAX", 2)
+    core = connected(GeneralCore("1"))
+    core.on_message(Links("2", 1, (("1", 1),)), TWO, 0)
+    core.on_message(Wants("2", 1, ()), TWO, 0)
+    assert refusal(core.on_message(Links("9", 1, ()), TWO, 0)) == "BROKERS_MAX"
+    assert refusal(core.on_message(Wants("9", 1, ()), TWO, 0)) == "BROKERS_MAX"
+    assert refusal(core.on_message(WantsChange("9", 1, 0, (), ()), TWO, 0)) == "BROKERS_MAX"
+    # Those that are known may say more.
+    assert not any(isinstance(one, Refuse) for one in core.on_message(Links("2", 2, (("1", 2),)), TWO, 0))
+
+
+def test_a_neighbor_that_advertises_or_delegates_too_much_is_refused(monkeypatch):
+    monkeypatch.setattr(advertising, "LINK_OFFERS_MAX", 1)
+    monkeypatch.setattr(delegating, "LINK_PATTERNS_MAX", 1)
+    monkeypatch.setattr(base, "REMOTE_FILTERS_MAX", 1)
+    core = connected(delegating.DelegatingCore("1"))
+    core.on_message(Advertised((), (Advertisement("x > 5"),)), TWO, 0)
+    assert refusal(core.on_message(Advertised((), (Advertisement("y any"),)), TWO, 0)) == "LINK_OFFERS_MAX"
+    # Another link has its own.
+    assert not any(
+        isinstance(one, Refuse) for one in core.on_message(Advertised((), (Advertisement("z any"),)), THREE, 0)
+    )
+    first, second = Pattern("[x = 1] -> [x = 2]"), Pattern("[x = 1] -> [x = 3]")
+    core.on_message(Delegated((), (first,)), TWO, 0)
+    assert refusal(core.on_message(Delegated((), (second,)), TWO, 0)) == "LINK_PATTERNS_MAX"
+    wide = Interest((), (Filter("x = 1"), Filter("x = 2")))
+    assert refusal(core.on_message(Delegated((), (), (), wide), TWO, 0)) == "REMOTE_FILTERS_MAX"

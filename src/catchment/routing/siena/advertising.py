@@ -16,6 +16,7 @@ notifications of a client            must match an advertisement of its source
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from catchment.errors import BadNotificationError, shown
 from catchment.model.filter import Advertisement, Filter
@@ -34,8 +35,11 @@ from catchment.routing.messages import (
     Unadvertise,
 )
 from catchment.routing.sessions import Request
-from catchment.routing.siena.base import SienaCore
+from catchment.routing.siena.base import SienaCore, check_limit
 from catchment.routing.siena.forwarding import Forwarding
+
+# Advertisements that a neighbor may state: each is compared with each filter.
+LINK_OFFERS_MAX: Final = 100_000
 
 
 class AdvertisingCore(SienaCore):
@@ -70,6 +74,12 @@ class AdvertisingCore(SienaCore):
     def _forgotten(self, identity: str) -> None:
         super()._forgotten(identity)
         self.offers.drop(identity)
+
+    def _check_room(self, message: Message, source: Neighbor) -> None:
+        if isinstance(message, Advertised):
+            check_limit("LINK_OFFERS_MAX", LINK_OFFERS_MAX, self.offers.held_count(source) + len(message.announced))
+        else:
+            super()._check_room(message, source)
 
     def _on_neighbor(self, message: Message, source: Neighbor) -> list[Action]:
         if not isinstance(message, Advertised):

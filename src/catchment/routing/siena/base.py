@@ -17,8 +17,9 @@ An architecture says whom interest is told to (`_may_tell`) and where notificati
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from catchment.errors import CatchmentError, RemoteProtocolError
+from catchment.errors import CatchmentError, LimitError, RemoteProtocolError
 from catchment.matching.ids import Id
 from catchment.model.filter import Filter
 from catchment.routing.messages import (
@@ -47,6 +48,9 @@ from catchment.routing.recall import RecallingMatcher
 from catchment.routing.sessions import Request, Sessions
 from catchment.routing.siena.forwarding import Forwarding, Subscriber
 from catchment.routing.wanted import filters_for
+
+# Filters that all neighbors together may state: some gigabytes. Who goes past it loses the link.
+REMOTE_FILTERS_MAX: Final = 4_000_000
 
 
 class SienaCore:
@@ -103,8 +107,17 @@ class SienaCore:
                 return []
             case _:
                 assert isinstance(source, Neighbor)
+                try:
+                    self._check_room(message, source)
+                except LimitError as problem:
+                    return [Refuse(source, problem)]
                 return self._on_neighbor(message, source)
         return self._flushed()
+
+    def _check_room(self, message: Message, source: Neighbor) -> None:
+        """LimitError if a neighbor states more than there is room for. What it withdraws may never have been there."""
+        if isinstance(message, Interest):
+            check_limit("REMOTE_FILTERS_MAX", REMOTE_FILTERS_MAX, len(self._remote) + len(message.announced))
 
     def _on_link_up(self, neighbor: Neighbor, cost: int) -> list[Action]:
         self._disconnect(neighbor)
@@ -243,6 +256,12 @@ class SienaCore:
 
     def _onward(self, routed: Routed) -> Routed:
         return Routed(routed.notification, routed.origin or self.name, routed.hops + 1)
+
+
+def check_limit(limit: str, maximum: int, found: int) -> None:
+    """LimitError if that is too many."""
+    if found > maximum:
+        raise LimitError(limit, maximum, f"{found:,}", "split the network, or use fewer and wider filters")
 
 
 def _names(groups: Sequence[Id]) -> tuple[str, ...]:

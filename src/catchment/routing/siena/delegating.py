@@ -65,10 +65,13 @@ from catchment.routing.recall import RecallingMatcher
 from catchment.routing.sessions import Request, Sessions
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.available import Runs, delegated, plain_filters, providers
+from catchment.routing.siena.base import check_limit
 from catchment.routing.siena.thinning import Thinner, in_order, keep
 
 # Each change looks at all patterns that may be delegated: some milliseconds. Those past it are plain interest.
 DELEGATING_PATTERNS_MAX: Final = 1_000
+# Patterns that a neighbor may delegate: more than it considers at a time, since it withdraws some later than others.
+LINK_PATTERNS_MAX: Final = 10 * DELEGATING_PATTERNS_MAX
 
 
 # A needed pattern and the place in it of a part; for each part those that it is wanted for.
@@ -200,6 +203,13 @@ class DelegatingCore(AdvertisingCore):
             del self._needs[pattern]
 
     # --- what neighbors delegate ---
+
+    def _check_room(self, message: Message, source: Neighbor) -> None:
+        if isinstance(message, Delegated):
+            patterns = len(self.delegated_by(source)) + len(message.announced)
+            check_limit("LINK_PATTERNS_MAX", LINK_PATTERNS_MAX, patterns)
+            message = message.interest
+        super()._check_room(message, source)
 
     def _on_neighbor(self, message: Message, source: Neighbor) -> list[Action]:
         match message:

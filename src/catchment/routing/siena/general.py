@@ -44,7 +44,7 @@ from catchment.routing.messages import (
     WantsChange,
 )
 from catchment.routing.newest import Newest
-from catchment.routing.siena.base import SienaCore
+from catchment.routing.siena.base import REMOTE_FILTERS_MAX, SienaCore, check_limit
 from catchment.routing.siena.forwarding import Change
 from catchment.routing.siena.link_states import LinkStates, following
 
@@ -52,6 +52,8 @@ from catchment.routing.siena.link_states import LinkStates, following
 EVERYBODY: Final = Neighbor("*")
 # Links that a notification may travel: longer than any shortest path of a network this size of broker serves.
 HOPS_MAX: Final = 255
+# Brokers of one network, those that are gone among them: each has records here, and a tree of all.
+BROKERS_MAX: Final = 10_000
 # Publishers whose last number is kept, the longest silent forgotten first.
 PUBLISHERS_MAX: Final = 100_000
 
@@ -120,6 +122,20 @@ class GeneralCore(SienaCore):
         return Wants(origin, self._wants_seq[origin], tuple(sorted(self.wants_of(origin), key=str)))
 
     # --- records of others ---
+
+    def _check_room(self, message: Message, source: Neighbor) -> None:
+        match message:
+            case Links() if message.origin not in self._links.records:
+                check_limit("BROKERS_MAX", BROKERS_MAX, len(self._links.records) + 1)
+            case Wants() | WantsChange():
+                known = self._wants.get(message.origin)
+                if known is None:
+                    check_limit("BROKERS_MAX", BROKERS_MAX, len(self._wants) + 1)
+                others = len(self._remote) - (len(known or ()) if isinstance(message, Wants) else 0)
+                more = message.filters if isinstance(message, Wants) else message.announced
+                check_limit("REMOTE_FILTERS_MAX", REMOTE_FILTERS_MAX, others + len(more))
+            case _:
+                super()._check_room(message, source)
 
     def _on_neighbor(self, message: Message, source: Neighbor) -> list[Action]:
         match message:
