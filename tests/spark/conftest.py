@@ -20,10 +20,10 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def spark():
     from catchment.pipeline.session import spark_session
-    from tests.spark.given import quick_java
+    from tests.spark.given import loaded_workers, quick_java
 
     java = {"spark.driver.extraJavaOptions": quick_java()}
-    session = spark_session("local[2]", name="tests", settings=SETTINGS | java)
+    session = spark_session("local[2]", name="tests", settings=SETTINGS | java | loaded_workers())
     yield session
     session.stop()
 

@@ -4,6 +4,7 @@ import json
 import os
 import random
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from catchment.matching import Matcher
 from catchment.model.filter import Pattern
@@ -24,7 +25,14 @@ def quick_java():
     little room that it throws away what it needs again."""
     from catchment.pipeline.class_archive import java_options
 
-    return f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC {java_options()}"
+    # Otherwise it looks for garbage in all that there is at every few classes that it loads.
+    room = "-XX:MetaspaceSize=300m -XX:NewRatio=1"
+    return f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC {room} {java_options()}"
+
+
+def loaded_workers():
+    """For a session that starts many Python workers: see loaded_daemon.py."""
+    return {"spark.python.daemon.module": "loaded_daemon", "spark.executorEnv.PYTHONPATH": str(Path(__file__).parent)}
 
 
 def some(count):

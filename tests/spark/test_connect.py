@@ -35,7 +35,7 @@ def address(tmp_path_factory):
             stderr=log,
             start_new_session=True,
             cwd=root,
-            env=os.environ | {"SPARK_HOME": made.spark_home(), "PYSPARK_PYTHON": sys.executable},
+            env=server_environment(),
         )
     try:
         wait_for(port, process, root / "log")
@@ -43,6 +43,13 @@ def address(tmp_path_factory):
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def server_environment():
+    """A server gives its workers its own path, not what the settings say of executors."""
+    path = [made.loaded_workers()["spark.executorEnv.PYTHONPATH"], *filter(None, [os.environ.get("PYTHONPATH")])]
+    found = {"SPARK_HOME": made.spark_home(), "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(path)}
+    return os.environ | found
 
 
 def server_command(port):
@@ -53,6 +60,7 @@ def server_command(port):
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": 2,
         "spark.ui.enabled": "false",
+        **made.loaded_workers(),
     }
     command = [f"{made.spark_home()}/bin/spark-submit", "--class", SERVER, "--master", "local[2]"]
     command += ["--driver-memory", "1g", "--driver-java-options", made.quick_java()]
