@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 from catchment.pipeline import NotificationFiles, match_stream, read_stream_output  # noqa: E402
 
 # How often it is killed, and the seed of the moments: more and others to hunt with.
-KILLS = int(os.environ.get("CATCHMENT_KILLS", "4"))
+KILLS = int(os.environ.get("CATCHMENT_KILLS", "3"))
 SEED = int(os.environ.get("CATCHMENT_KILL_SEED", "7"))
 PROCESS_SECONDS_MAX = 600
 
