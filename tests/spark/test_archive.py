@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
@@ -152,14 +153,34 @@ def test_columns_that_are_no_attributes_are_refused(spark, tmp_path):
 # ---- compaction --------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def scattered(frame, notifications, tmp_path):
-    """A small archive of many files."""
+@pytest.fixture(scope="module")
+def many_files(frame, notifications, tmp_path_factory):
+    """A small archive of many files, and what is in it."""
     from catchment.pipeline.archive import archive
 
+    place = tmp_path_factory.mktemp("many")
     for i in range(3):
-        archive(frame(notifications[i * 30 : i * 30 + 30]), str(tmp_path))
-    return str(tmp_path), sorted(notifications[:90], key=order)
+        archive(frame(notifications[i * 30 : i * 30 + 30]), str(place))
+    return place, sorted(notifications[:90], key=order)
+
+
+@pytest.fixture
+def scattered(many_files, tmp_path):
+    """One for each test to change."""
+    place, expected = many_files
+    return str(shutil.copytree(place, tmp_path / "scattered")), expected
+
+
+@pytest.fixture(scope="module")
+def two_files(frame, tmp_path_factory):
+    """The least that can be compacted, and what is in it."""
+    from catchment.pipeline.archive import archive
+
+    place = tmp_path_factory.mktemp("two")
+    notifications = [Notification({"x": i}, time=START + timedelta(seconds=i)) for i in range(8)]
+    archive(frame(notifications[::2]), str(place))
+    archive(frame(notifications[1::2]), str(place))
+    return place, notifications
 
 
 def file_count(path):
@@ -192,14 +213,13 @@ def test_compaction_keeps_to_the_target_size(spark, scattered):
 
 
 @pytest.mark.parametrize("calls", range(5))
-def test_a_compaction_killed_anywhere_loses_nothing(spark, frame, tmp_path, monkeypatch, calls):
+def test_a_compaction_killed_anywhere_loses_nothing(spark, two_files, tmp_path, monkeypatch, calls):
     """Its record, the move of the new file, the deletions of two old ones and of a directory."""
     from catchment.pipeline import archive_files
-    from catchment.pipeline.archive import archive, compact
+    from catchment.pipeline.archive import compact
 
-    path, expected = str(tmp_path), [Notification({"x": i}, time=START + timedelta(seconds=i)) for i in range(8)]
-    archive(frame(expected[::2]), path)
-    archive(frame(expected[1::2]), path)
+    place, expected = two_files
+    path = str(shutil.copytree(place, tmp_path / "archive"))
     opened = archive_files.Place.__init__
 
     def dying(self, path):

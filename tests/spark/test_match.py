@@ -34,21 +34,27 @@ NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
 def index_of(spark, path, texts, shards=None):
     rows = [(f"s{i}", f"u{i % 10}", text) for i, text in enumerate(texts)]
-    return compile_subscriptions(spark.createDataFrame(rows, SCHEMA), path, now=NOW, shards=shards)
+    # The content graph has tests of its own.
+    return compile_subscriptions(spark.createDataFrame(rows, SCHEMA), path, now=NOW, shards=shards, graph=False)
 
 
 def quick_index(spark, path, texts, shards=1):
     """The same by a single process, for tests of matching alone."""
     draft = indexes.begin(path)
-    names = spark.createDataFrame([(f"s{i}",) for i in range(len(texts))], "id string")
-    numbers = {row.id: row.shard for row in names.select("id", shard_of(shards).alias("shard")).collect()}
+    numbers = shard_numbers(spark, len(texts), shards) if shards > 1 else [0] * len(texts)
     for shard in range(shards):
         matcher = Matcher()
         for i, text in enumerate(texts):
-            if numbers[f"s{i}"] == shard:
+            if numbers[i] == shard:
                 matcher.add(f"s{i}", text)
         matcher.save(draft.directory / "shards" / f"{shard:04}")
     return indexes.publish(draft, tuple(map(draft.shard, range(shards))), {"live": len(texts)})
+
+
+def shard_numbers(spark, count, shards):
+    names = spark.createDataFrame([(i, f"s{i}") for i in range(count)], "i int, id string").coalesce(1)
+    found = names.select("i", shard_of(shards).alias("shard")).collect()
+    return [row.shard for row in sorted(found)]
 
 
 def written(path, rows):
