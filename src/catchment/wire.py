@@ -310,6 +310,13 @@ def _delivery_head(identity: str, subscriptions: tuple[str, ...]) -> bytes:
 _recalled_head: Final = lru_cache(_HEADS_MAX)(_delivery_head)
 
 
+def batch_frame(batch: Sequence[Routed]) -> bytes:
+    """The frame of a `Batch`, of notifications mostly encoded already; each an array of four, from few origins."""
+    ends = {end: _encode(end)[1:] for end in {(one.origin, one.hops, one.addressee) for one in batch}}
+    found = [b"\x94" + one.notification.packed + ends[one.origin, one.hops, one.addressee] for one in batch]
+    return _framed(_encode(("Batch", list(map(Raw, found)))), LINK_FRAME_BYTES_MAX)
+
+
 def _framed(body: bytes, bytes_max: int) -> bytes:
     if len(body) > bytes_max:
         raise LimitError("FRAME_BYTES_MAX", bytes_max, f"{len(body):,} bytes")

@@ -145,6 +145,12 @@ def test_a_delivery_whose_notification_was_encoded_before(message):
     assert made == frame(message)
 
 
+@given(st.lists(KINDS[wire.Batch], min_size=1, max_size=8))
+def test_a_batch_whose_notifications_were_encoded_before(batches):
+    whole = tuple(one for batch in batches for one in batch.routed)
+    assert wire.batch_frame(whole) == frame(wire.Batch(whole))
+
+
 def test_a_notification_may_end_before_its_id_and_its_payload():
     fields = [{"x": 1}, "me", 7, None, "n1", b"body"]
     for count in (4, 5, 6):

@@ -43,7 +43,6 @@ from catchment.routing.messages import (
 from catchment.wire import (
     LINK_FRAME_BYTES_MAX,
     Accepted,
-    Batch,
     ClientRequest,
     Lost,
     Publish,
@@ -51,6 +50,7 @@ from catchment.wire import (
     Request,
     SequenceDelivery,
     Unfit,
+    batch_frame,
     delivery_frame,
     frame,
     pieces,
@@ -343,7 +343,7 @@ class Node:
             self.totals.forwarded += len(batch)
             for piece in pieces(batch, [len(one.notification.packed) for one in batch], FORWARD_MAX):
                 link.sent += 1
-                link.outlet.put(frame(Batch(tuple(piece)), LINK_FRAME_BYTES_MAX))
+                link.outlet.put(batch_frame(piece))
 
     def _send(self, neighbor: Neighbor, message: Message) -> None:
         link = self.links.get(neighbor)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Final, Generic, TypeVar
 
-from catchment.matching import Matcher
+from catchment.matching import Matcher, Matches
 from catchment.matching.ids import Id
 from catchment.matching.matcher import PENDING_MAX
 from catchment.model.cesql import Cesql
@@ -48,6 +49,8 @@ class RecallingMatcher(Generic[V]):
         self._known: dict[bytes, V] = {}
         self._by_ids: dict[tuple[Id, ...], V] = {}
         self._by_ids_size = 0
+        # The same by the numbers of groups, as they come from the matcher.
+        self._by_numbers: dict[bytes, V] = {}
         self._naming_envelope: set[Id] = set()
         self._missed = self._recalled = self._resting = 0
 
@@ -68,6 +71,7 @@ class RecallingMatcher(Generic[V]):
     def _forget(self) -> None:
         self._known.clear()
         self._by_ids.clear()
+        self._by_numbers.clear()
         self._by_ids_size = 0
 
     def prepare(self) -> None:
@@ -103,6 +107,8 @@ class RecallingMatcher(Generic[V]):
         return [next(matched) if found is None else found for found in recalled]
 
     def _matched(self, batch: Sequence[Notification], keep: bool = False) -> list[V]:
+        if self._by_group and len(batch) > 1 and not keep:
+            return self._matched_groups(self._matcher.match_groups(list(batch)))
         results: list[V] = []
         for notification, ids in zip(batch, self._ids(batch), strict=True):
             results.append(self._used(tuple(ids)))
@@ -110,6 +116,20 @@ class RecallingMatcher(Generic[V]):
                 if len(self._known) >= CONTENTS_MAX:
                     self._known.clear()
                 self._known[notification.content] = results[-1]
+        return results
+
+    def _matched_groups(self, found: Matches) -> list[V]:
+        """Without a list of ids for each notification: groups keep their numbers."""
+        results: list[V] = []
+        numbers, size = found.ids.tobytes(), found.ids.itemsize
+        for i, (start, end) in enumerate(pairwise((found.offsets * size).tolist())):
+            key = numbers[start:end]
+            used = self._by_numbers.get(key)
+            if used is None:
+                used = self._used(tuple(found[i]))
+                if len(self._by_numbers) < CONTENTS_MAX and len(key) <= FOUND_MAX * size:
+                    self._by_numbers[key] = used
+            results.append(used)
         return results
 
     def _used(self, ids: tuple[Id, ...]) -> V:
