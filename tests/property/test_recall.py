@@ -69,3 +69,14 @@ def test_rests_where_nothing_repeats_and_tries_again(monkeypatch):
         matcher.found([Notification({"x": x})])
         seen.append(len(matcher._known))
     assert seen == [1, 2, 3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 5]
+
+
+def test_groups_of_a_batch_are_told_apart_where_contents_do_not_repeat(monkeypatch):
+    monkeypatch.setattr(recall, "TRIAL", 1)
+    matcher = recall.RecallingMatcher(tuple, by_group=True)
+    for name in "ab":
+        matcher.add(name, union_of(constraint(name, "any")), group=name)
+    matcher.found([Notification({"x": 1})])
+    assert matcher._resting > 0
+    rows = [{"a": 1}, {"b": 1}, {"a": 1, "b": 1}, {}, {"b": 2}]
+    assert matcher.found([Notification(one) for one in rows]) == [("a",), ("b",), ("a", "b"), (), ("b",)]

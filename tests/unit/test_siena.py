@@ -175,6 +175,22 @@ def test_what_others_know_from_before_a_crash_is_outbid():
     assert links == [Send(one, Links("1", 71, (("2", 1), ("3", 1)))) for one in (TWO, THREE)]
 
 
+def test_those_of_a_batch_go_each_its_own_way():
+    core = connected(GeneralCore("1"))
+    for name, wanted in (("2", "x < 3"), ("3", "x > 1")):
+        core.on_message(Links(name, 1, (("1", 1),)), Neighbor(name), 0)
+        core.on_message(Wants(name, 1, (Filter(wanted),)), Neighbor(name), 0)
+    batch = [Routed(Notification({"x": x}, source="alice", seq=x)) for x in (1, 2, 3, 4)]
+    first, second = core.on_notifications(batch, ALICE, 0)
+    assert [(one.interface, [each.notification["x"] for each in one.batch]) for one in (first, second)] == [
+        (TWO, [1, 2]),
+        (THREE, [2, 3, 4]),
+    ]
+    # What came from 2 does not go back there, with what did not in one batch.
+    back = [Routed(Notification({"x": 2}, source="bob", seq=1), "2", 1), Routed(Notification({"x": 2}), "9", 1)]
+    assert core.on_notifications(back, TWO, 0) == [Forward(THREE, (Routed(back[0].notification, "2", 2),))]
+
+
 # --- what neighbors may state -------------------------------------------------------------------
 
 
