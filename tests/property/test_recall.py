@@ -1,6 +1,8 @@
 """A matcher that recalls equals the oracle, whatever is added, removed and repeated, also when filters name the
 envelope."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,10 +75,19 @@ def test_rests_where_nothing_repeats_and_tries_again(monkeypatch):
 
 def test_groups_of_a_batch_are_told_apart_where_contents_do_not_repeat(monkeypatch):
     monkeypatch.setattr(recall, "TRIAL", 1)
-    matcher = recall.RecallingMatcher(tuple, by_group=True)
+    made = itertools.count()
+    matcher = recall.RecallingMatcher(lambda ids: (*ids, next(made)), by_group=True)
     for name in "ab":
         matcher.add(name, union_of(constraint(name, "any")), group=name)
     matcher.found([Notification({"x": 1})])
     assert matcher._resting > 0
     rows = [{"a": 1}, {"b": 1}, {"a": 1, "b": 1}, {}, {"b": 2}]
-    assert matcher.found([Notification(one) for one in rows]) == [("a",), ("b",), ("a", "b"), (), ("b",)]
+    batch = [Notification(one) for one in rows]
+    found = matcher.found(batch)
+    assert [one[:-1] for one in found] == [("a",), ("b",), ("a", "b"), (), ("b",)]
+    # Made once, and anew when filters change.
+    assert found[1] is found[4]
+    matcher.remove("a")
+    again = matcher.found(batch)
+    assert [one[:-1] for one in again] == [(), ("b",), ("b",), (), ("b",)]
+    assert again[1] != found[1]

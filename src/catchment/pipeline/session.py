@@ -60,7 +60,7 @@ _OTHER_COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
 # Where Java takes options from besides.
 _JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _JAVA_SETTINGS: Final = {
-    # Through TCP the system takes twice as long to bring ids from Python to Java.
+    # Hundreds of ids a row take less of the system's time so than through TCP: docs/pipeline.md.
     "spark.python.unix.domain.socket.enabled": "true",
     # Less than this, and Spark adds up the bytes of all columns at every row.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
