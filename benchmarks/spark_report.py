@@ -138,7 +138,7 @@ class Verdicts:
         for what, share in (
             ("files into files, at least {} × cores × one process that does the same", files_share),
             (
-                "rows for Spark, at least {} × cores × one process that makes lists of ids too (strings, where workers use views)",
+                "rows for Spark, at least {} × cores × one process that makes lists of ids too (as strings, not views)",
                 lambda one: shares(one)[0],
             ),
         ):
