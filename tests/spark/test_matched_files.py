@@ -191,7 +191,7 @@ def test_of_two_attempts_one_counts(spark, index, tmp_path, monkeypatch):
         def mapInArrow(self, writer, schema):  # noqa: N802  # PySpark's name
             return Ran(writer)
 
-    monkeypatch.setattr(files_module, "_numbered", lambda rows: Frame())
+    monkeypatch.setattr(files_module, "planned", lambda *asked: (Frame(), match_module._job(*asked)))
     assert write_matches(given, index, tmp_path / "out") == Written(10, 8, 8, 0)
     assert answers == [2]
     assert len(names(tmp_path / "out")) == 2

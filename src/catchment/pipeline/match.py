@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +30,7 @@ from catchment.matching import Encoded, Matcher, Matches
 from catchment.matching.lists import LIST_BYTES_MAX, Words, words_of
 from catchment.pipeline.index import Index, open_index
 from catchment.pipeline.parse import LIVE
+from catchment.pipeline.scans import Scan, scan_of
 from catchment.pipeline.schema import AttributeColumn, col, matched_columns
 
 Array = np.ndarray[Any, Any]
@@ -64,11 +65,11 @@ def match(notifications: DataFrame, index: AnyIndex, attributes: Sequence[str] |
     shards = None if notifications.isStreaming else scattered.shards_per_task(opened)
     if shards is not None:
         return scattered.match_scattered(notifications, opened, attributes, shards)
-    job = _job(notifications, opened, attributes)
+    given, job = planned(notifications, opened, attributes)
     # No element is null: Spark then copies them without looking.
     found = StructField(SUBSCRIPTIONS, ArrayType(StringType(), False))
     rows = _Rows(job, tuple(notifications.columns))
-    return _numbered(notifications).mapInArrow(rows, StructType([*notifications.schema.fields, found]))
+    return given.mapInArrow(rows, StructType([*notifications.schema.fields, found]))
 
 
 def match_pairs(notifications: DataFrame, index: AnyIndex, attributes: Sequence[str] | None = None) -> DataFrame:
@@ -91,9 +92,9 @@ def match_counts(notifications: DataFrame, index: AnyIndex, attributes: Sequence
     if shards is not None:
         partial = scattered.counts_scattered(notifications, opened, attributes, shards)
     else:
-        job = _job(notifications, opened, attributes)
-        needed = _numbered(notifications).select(*(column for column, _ in job.columns))
-        partial = needed.mapInArrow(_Counts(job), COUNTS)
+        matched_on = [one.column for one in matched_columns(notifications.schema, attributes)]
+        given, job = planned(notifications.select(*map(col, matched_on)), opened, matched_on)
+        partial = given.mapInArrow(_Counts(job), COUNTS)
     return partial.groupBy(SUBSCRIPTION).agg(F.sum("count").alias("count"))
 
 
@@ -105,12 +106,13 @@ class _Job:
     shards: tuple[str, ...]
     columns: tuple[tuple[str, str], ...]  # column, and the attribute it holds
     rows: int
+    scan: Scan | None = None
 
     def found(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, Found]]:
         """Pieces of the batches, each with what matches its rows."""
         shards = opened_shards(self.shards)
         size = min(self.rows, ROWS_MIN)
-        for batch in batches:
+        for batch in self.given(batches):
             ready, start = self.ready(batch), 0
             while start < len(ready):
                 rows, count = min(size, len(ready) - start), 0
@@ -120,8 +122,19 @@ class _Job:
                     start += len(found)
                 size = min(max(PIECE_MATCHES * rows // max(1, count), ROWS_MIN), self.rows)
 
+    def given(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        return batches if self.scan is None else self.scan.batches(batches)
+
     def ready(self, batch: pa.RecordBatch) -> Encoded:
         return Encoded.of_columns([(name, batch.column(column)) for column, name in self.columns], batch.num_rows)
+
+
+def planned(notifications: DataFrame, index: Index, attributes: Sequence[str] | None) -> tuple[DataFrame, _Job]:
+    """The job, and what its workers are to be given: the rows, or where they read those themselves."""
+    job, scan = _job(notifications, index, attributes), scan_of(notifications)
+    if scan is None:
+        return _numbered(notifications), job
+    return scan.numbers(notifications.sparkSession), replace(job, scan=scan)
 
 
 def _job(notifications: DataFrame, index: AnyIndex, attributes: Sequence[str] | None) -> _Job:
@@ -252,7 +265,7 @@ class _Counts:
         shards = opened_shards(self.job.shards)
         sizes = [sum(map(len, one.match_batch([]).tables)) for one in shards.matchers]
         counts = [np.zeros(size, np.int64) for size in sizes]
-        for batch in batches:
+        for batch in self.job.given(batches):
             ready = self.job.ready(batch)
             for start in range(0, len(ready), self.job.rows):
                 rows = ready.slice(start, self.job.rows)

@@ -56,7 +56,7 @@ from catchment.errors import InputError, LimitError
 from catchment.matching.lists import LIST_BYTES_MAX, Words
 from catchment.pipeline import scattered
 from catchment.pipeline.index import Index, open_index
-from catchment.pipeline.match import SUBSCRIPTIONS, AnyIndex, Found, _Job, _job, _numbered, match, opened_shards
+from catchment.pipeline.match import SUBSCRIPTIONS, AnyIndex, Found, _Job, match, opened_shards, planned
 from catchment.pipeline.places import address, file_system
 
 # A group of rows is written when it has so many matches, of 4 bytes each, or so many rows, or bytes of other columns.
@@ -133,7 +133,7 @@ def write_matches(
     )
     files.create_dir(f"{root}/{_TEMPORARY}", recursive=True)
     try:
-        return _written_by_workers(notifications, _job(notifications, opened, attributes), files, root, schema)
+        return _written_by_workers(*planned(notifications, opened, attributes), files, root, schema)
     except BaseException:
         with suppress(OSError):
             files.delete_dir(root)
@@ -169,12 +169,10 @@ def _written_by_spark(
     return Written(**{name: int(value or 0) for name, value in seen.get.items()})
 
 
-def _written_by_workers(
-    notifications: DataFrame, job: _Job, files: fs.FileSystem, root: str, schema: StructType
-) -> Written:
+def _written_by_workers(given: DataFrame, job: _Job, files: fs.FileSystem, root: str, schema: StructType) -> Written:
     writer = _Writer(job, tuple(schema.names), schema.json(), files, root)
     # A row for each partition that is not empty.
-    rows = _numbered(notifications).mapInArrow(writer, _WRITTEN).collect()
+    rows = given.mapInArrow(writer, _WRITTEN).collect()
     for row in rows:
         place = _temporary(root, row["token"])
         if files.get_file_info(place).type == fs.FileType.NotFound:

@@ -1,0 +1,271 @@
+"""Workers that read Parquet themselves find what Spark would have given them; what they could read otherwise than Spark
+does, they do not read."""
+
+import sys
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("pyspark")
+pytestmark = pytest.mark.spark
+
+from pyspark.sql import functions as F  # noqa: E402, N812
+from pyspark.testing import assertDataFrameEqual  # noqa: E402
+
+from catchment.pipeline import match_counts, match_pairs, write_matches  # noqa: E402
+from catchment.pipeline.match import match  # noqa: E402
+from catchment.pipeline.scans import READS, Scan, _is_same, _tasks, scan_of  # noqa: E402
+from tests.spark.test_match import quick_index  # noqa: E402
+
+scans = sys.modules[Scan.__module__]
+ROWS = 1_000
+
+
+@pytest.fixture(scope="module")
+def index(spark, tmp_path_factory):
+    texts = ["x > 500", "x < 100", "name = 'n7'", "`a.b` = 'y'", "price > 3.5", "is_hot = true", "level in (1, 2)"]
+    return quick_index(spark, tmp_path_factory.mktemp("scans") / "index", texts)
+
+
+def table(start=0, count=ROWS):
+    numbers = range(start, start + count)
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    return pa.table(
+        {
+            "x": pa.array([i if i % 5 else None for i in numbers], pa.int64()),
+            "name": [f"n{i % 11}" if i % 3 else None for i in numbers],
+            "price": [i / 7 for i in numbers],
+            "is_hot": [i % 13 == 0 for i in numbers],
+            "a": [f"p{i}" for i in numbers],
+            "a.b": ["y" if i % 17 == 0 else "z" for i in numbers],
+            "level": pa.array([i % 100 for i in numbers], pa.int32()),
+            "$time": pa.array([began + timedelta(seconds=i) for i in numbers], pa.timestamp("us", "UTC")),
+            "$payload": [b"p%d" % i for i in numbers],
+        }
+    )
+
+
+def written(path, tables=None, **options):
+    path.mkdir()
+    for i, one in enumerate(tables or [table(i * ROWS) for i in range(3)]):
+        # A path is not an address: neither of these characters means more than itself.
+        pq.write_table(one, path / f"part {i} 100%.parquet", **({"row_group_size": 130} | options))
+    return path
+
+
+@pytest.fixture
+def usual(spark):
+    """Lets Spark read what it would have read without all this."""
+
+    def given(work):
+        spark.conf.set(READS, "false")
+        try:
+            return work()
+        finally:
+            spark.conf.unset(READS)
+
+    return given
+
+
+@pytest.fixture(scope="module")
+def frame(spark, tmp_path_factory):
+    return spark.read.parquet(str(written(tmp_path_factory.mktemp("scans") / "rows")))
+
+
+# --- the same rows ------------------------------------------------------------------------------
+
+
+def test_rows_are_those_that_spark_reads(spark, index, frame, usual):
+    assert scan_of(frame) is not None
+    found, expected = match(frame, index), usual(lambda: match(frame, index))
+    assert "Scan parquet" not in found._jdf.queryExecution().executedPlan().toString()
+    assert "Scan parquet" in expected._jdf.queryExecution().executedPlan().toString()
+    assert found.schema == expected.schema
+    assertDataFrameEqual(found, expected)
+    assert found.where(F.size("subscriptions") > 0).count() > ROWS
+
+
+def test_some_columns_in_another_order(index, frame, usual):
+    chosen = frame.select("name", "`a.b`", "x")
+    assert scan_of(chosen).columns == ("name", "a.b", "x")
+    assertDataFrameEqual(match(chosen, index), usual(lambda: match(chosen, index)))
+
+
+def test_a_column_is_not_one_whose_name_it_begins(index, frame):
+    """Arrow, asked for `a`, reads `a.b` too."""
+    assert match(frame.select("a"), index).columns == ["a", "subscriptions"]
+
+
+def test_all_that_matches(spark, index, frame, usual, tmp_path):
+    for work in (match_counts, match_pairs):
+        assertDataFrameEqual(work(frame, index), usual(lambda work=work: work(frame, index)))
+    written = write_matches(frame, index, tmp_path / "out")
+    assert written.notifications == 3 * ROWS
+    assertDataFrameEqual(spark.read.parquet(str(tmp_path / "out")), usual(lambda: match(frame, index)))
+
+
+def test_a_map_of_attributes(spark, index, usual, tmp_path):
+    value = pa.struct([("string", pa.string()), ("int", pa.int64())])
+    attributes = [[("x", {"int": i}), ("name", {"string": f"n{i % 9}"})] if i % 4 else [] for i in range(ROWS)]
+    rows = pa.table({"n": range(ROWS), "attributes": pa.array(attributes, pa.map_(pa.string(), value))})
+    df = spark.read.parquet(str(written(tmp_path / "rows", [rows])))
+    assert scan_of(df) is not None
+    found = match(df, index, ["attributes"])
+    assertDataFrameEqual(found, usual(lambda: match(df, index, ["attributes"])))
+    assert found.where(F.array_contains("subscriptions", "s2")).count() > 50
+
+
+def test_columns_that_are_no_attributes_come_through(spark, index, usual, tmp_path):
+    rows = pa.table(
+        {
+            "x": range(600, 600 + ROWS),
+            "day": [date(2026, 1, 1) + timedelta(days=i) for i in range(ROWS)],
+            "amount": [Decimal(i) / 100 for i in range(ROWS)],
+            "tags": [[f"t{i}", None] if i % 2 else None for i in range(ROWS)],
+            "place": [{"city": f"c{i}", "at": [i]} for i in range(ROWS)],
+        }
+    )
+    df = spark.read.parquet(str(written(tmp_path / "rows", [rows])))
+    assert scan_of(df) is not None
+    assertDataFrameEqual(match(df, index, ["x"]), usual(lambda: match(df, index, ["x"])))
+
+
+def test_what_spark_wrote_is_read(spark, index, usual, tmp_path):
+    df = spark.range(ROWS).select(F.col("id").alias("x"), F.timestamp_seconds("id").alias("$time"))
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    df.write.parquet(str(tmp_path / "rows"))
+    spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    again = spark.read.parquet(str(tmp_path / "rows"))
+    assert scan_of(again) is not None
+    assertDataFrameEqual(match(again, index), usual(lambda: match(df, index)))
+
+
+def test_the_zone_of_the_session_changes_nothing(spark, index, frame, usual):
+    expected = usual(lambda: match(frame, index)).collect()
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        assertDataFrameEqual(match(frame, index).collect(), expected)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+# --- what workers leave to Spark ----------------------------------------------------------------
+
+
+NOT_ONLY_COLUMNS = {
+    "a filter": lambda df: df.where("x > 3"),
+    "a limit": lambda df: df.limit(5),
+    "another name": lambda df: df.withColumnRenamed("x", "y"),
+    "a computed column": lambda df: df.withColumn("y", F.col("x") + 1),
+    "a column twice": lambda df: df.select("x", "x"),
+    "the file of a row": lambda df: df.select("x", "_metadata.file_path"),
+    "two tables": lambda df: df.union(df),
+    "no column": lambda df: df.select(),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_ONLY_COLUMNS)
+def test_what_is_more_than_columns_of_files(frame, kind):
+    assert scan_of(NOT_ONLY_COLUMNS[kind](frame)) is None
+
+
+def test_what_is_cached_is_not_read_again(spark, tmp_path):
+    kept = spark.read.parquet(str(written(tmp_path / "rows"))).cache()
+    assert scan_of(kept) is None
+    kept.unpersist()
+    assert scan_of(spark.read.parquet(str(tmp_path / "rows"))) is not None
+
+
+def test_partitions_other_formats_and_streams(spark, frame, tmp_path):
+    frame.select("x", "is_hot").write.partitionBy("is_hot").parquet(str(tmp_path / "parts"))
+    assert scan_of(spark.read.parquet(str(tmp_path / "parts"))) is None
+    frame.select("x").write.json(str(tmp_path / "json"))
+    assert scan_of(spark.read.json(str(tmp_path / "json"))) is None
+    rows = str(written(tmp_path / "rows"))
+    assert scan_of(spark.readStream.schema(frame.schema).parquet(rows)) is None
+
+
+@pytest.mark.parametrize("name", [name for name, _ in scans._UNUSUAL])
+def test_settings_that_change_what_is_read(spark, frame, name):
+    spark.conf.set(name, dict(scans._UNUSUAL)[name])
+    try:
+        assert scan_of(frame) is None
+    finally:
+        spark.conf.unset(name)
+    assert scan_of(frame) is not None
+
+
+def test_options_that_change_what_is_read(spark, tmp_path):
+    path = str(written(tmp_path / "rows"))
+    assert scan_of(spark.read.option("ignoreCorruptFiles", "true").parquet(path)) is None
+    assert scan_of(spark.read.option("pathGlobFilter", "*1 100%.parquet").parquet(path)) is not None
+
+
+UNLIKE = {
+    "a column that one file lacks": [table().drop_columns("x"), table()],
+    "another type in one file": [table(), table().set_column(0, "x", pa.array([1] * ROWS, pa.int32()))],
+    "texts of 64 bits": [table().set_column(1, "name", table()["name"].cast(pa.large_string()))],
+    "a dictionary": [table().set_column(1, "name", table()["name"].dictionary_encode())],
+    "another zone": [table().set_column(7, "$time", table()["$time"].cast(pa.timestamp("us", "Europe/Berlin")))],
+    "an old calendar": [table().replace_schema_metadata({"org.apache.spark.legacyDateTime": ""})],
+    "an old Spark": [table().replace_schema_metadata({"org.apache.spark.version": "2.4.8"})],
+}
+
+
+@pytest.mark.parametrize("kind", UNLIKE)
+def test_files_that_are_not_just_as_spark_has_them(spark, frame, tmp_path, kind):
+    path = written(tmp_path / "rows", UNLIKE[kind])
+    assert scan_of(spark.read.schema(frame.schema).parquet(str(path))) is None
+
+
+def test_old_timestamps(spark, tmp_path):
+    path = written(tmp_path / "rows", use_deprecated_int96_timestamps=True)
+    assert scan_of(spark.read.parquet(str(path))) is None
+
+
+def test_more_files_than_the_driver_looks_at(frame, monkeypatch):
+    monkeypatch.setattr(scans, "FILES_MAX", 2)
+    assert scan_of(frame) is None
+
+
+def test_a_file_that_is_gone(spark, tmp_path):
+    df = spark.read.parquet(str(written(tmp_path / "rows")))
+    for one in (tmp_path / "rows").iterdir():
+        one.unlink()
+    assert scan_of(df) is None
+
+
+def test_no_rows(spark, index, tmp_path):
+    df = spark.read.parquet(str(written(tmp_path / "rows", [table(0, 0)])))
+    assert scan_of(df) is None
+    assert match(df, index).count() == 0
+
+
+# --- tasks --------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 400_000), max_size=40), st.integers(1, 8))
+def test_every_group_of_rows_is_read_once(sizes, cores):
+    groups = [(f"f{i // 3}", i % 3, rows) for i, rows in enumerate(sizes)]
+    tasks = _tasks(groups, cores)
+    read = [(path, number) for task in tasks for path, numbers in task for number in numbers]
+    assert read == [(path, number) for path, number, rows in groups if rows]
+    assert all(tasks)
+
+
+def test_tasks_have_about_as_many_rows():
+    tasks = _tasks([("f", i, 10_000) for i in range(100)], 2)
+    assert [sum(len(numbers) for _, numbers in task) for task in tasks] == [12, 13, 12, 13, 12, 13, 12, 13]
+
+
+def test_names_within_a_struct_count_and_those_of_a_list_do_not():
+    assert _is_same(pa.list_(pa.field("item", pa.int64(), False)), pa.list_(pa.field("element", pa.int64())))
+    assert not _is_same(pa.struct([("a", pa.int64())]), pa.struct([("b", pa.int64())]))
+    assert not _is_same(pa.struct([("a", pa.int64())]), pa.struct([("a", pa.int64()), ("b", pa.int64())]))
+    assert not _is_same(pa.list_(pa.int64()), pa.list_(pa.int32()))
+    assert not _is_same(pa.list_(pa.int64()), pa.large_list(pa.int64()))
