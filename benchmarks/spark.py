@@ -42,9 +42,10 @@ from benchmarks.spark_peers import PEERS, ROW, VALUES
 from benchmarks.spark_report import CORES, LARGER_OF, PARTS, SEED, Results
 from catchment.matching import Encoded, Matcher
 from catchment.pipeline import Index, compile_subscriptions, detect, match, match_counts, spark_session, write_matches
-from catchment.pipeline.match import _job
+from catchment.pipeline.match import _job, opened_shards
 from catchment.pipeline.matched_files import _Writer
 from catchment.pipeline.places import file_system
+from catchment.pipeline.scans import READS
 from catchment.pipeline.schema import ATTRIBUTES
 from catchment.sim.workload import notifications, subscriptions
 
@@ -59,10 +60,13 @@ PEER_SIZE_MAX = 100_000
 # Compiled once more without graph and summaries.
 BARE_SIZE_MAX = 100_000
 PEER_SECONDS = 6.0
+WARM_SECONDS = 10.0
 # SQL gets no further than this in its seconds where attributes are many.
 ARRAYS_MAX = 50_000
 PATTERN_NOTIFICATIONS = 1_000_000
 CHUNK = 20_000
+# As many are enough for one process: it has nothing to start.
+PROCESS_ROWS_MAX = 200_000
 
 # Held as a map; and as columns too, so many of them at this size alone.
 AS_MAP = ("W3",)
@@ -195,27 +199,34 @@ def jvm_bytes(spark: SparkSession) -> int:
     return 0
 
 
-def one_process(index: Index, path: Path, rows: int, runs: int) -> dict[str, list[float]]:
-    """Rates of match_batch by itself, and with the lists of ids that Spark gives."""
+def one_process(index: Index, path: Path, rows: int) -> dict[str, Callable[[], None]]:
+    """What one process does with match_batch: by itself, with ids as strings, and with ids as Arrow's views."""
     (shard, *more) = index.shard_paths
     assert not more, "one process holds one matcher"
-    matcher = Matcher.open(shard)
+    matcher, shards = Matcher.open(shard), opened_shards(index.shard_paths)
+
+    def pieces() -> Iterator[Encoded]:
+        for batch in record_batches(path, rows):
+            ready = Encoded.of_columns(list(zip(batch.schema.names, batch.columns, strict=True)), batch.num_rows)
+            yield from (ready.slice(start, 1_000) for start in range(0, len(ready), 1_000))
 
     def numbers() -> None:
         for batch in record_batches(path, rows):
             matcher.match_batch(batch)
 
     def lists() -> None:
-        for batch in record_batches(path, rows):
-            ready = Encoded.of_columns(list(zip(batch.schema.names, batch.columns, strict=True)), batch.num_rows)
-            for start in range(0, len(ready), 1_000):
-                matcher.match_batch(ready.slice(start, 1_000)).to_arrow(sorted=True)
+        for piece in pieces():
+            matcher.match_batch(piece).to_arrow(sorted=True)
 
-    matcher.match_batch(next(record_batches(path, 10))).to_arrow(sorted=True)
-    return {
-        "numbers": [rows / seconds(numbers) for _ in range(runs)],
-        "lists": [rows / seconds(lists) for _ in range(runs)],
-    }
+    def views() -> None:
+        for piece in pieces():
+            for found in shards.found(piece):
+                list(shards.lists(found))
+
+    found = {"lists": lists, "numbers": numbers, "views": views}
+    for work in found.values():
+        work()  # opens what it reads
+    return found
 
 
 def files_to_files(
@@ -236,7 +247,7 @@ def files_to_files(
         (_,) = list(writer(batch.rename_columns(columns) for batch in whole_batches(path, count)))
 
     by_spark = match(first_files(frame.sparkSession, path, few), index, names)
-    count = min(rows, 200_000)
+    count = min(rows, PROCESS_ROWS_MAX)
     found = {
         "workers": [rows / fresh(lambda: write_matches(frame, index, out, names)) for _ in range(runs)],
         "spark": [few / fresh(lambda: by_spark.write.parquet(str(out)))],
@@ -321,16 +332,44 @@ def matched(spark: SparkSession, index: Index, path: Path, rows_max: int, runs: 
     matches = sum(len(matcher.match_batch(one).ids) for one in sample) / sum(one.num_rows for one in sample)
     rows = min(rows_max, max(CHUNK, int(IDS_MAX / matches) // CHUNK * CHUNK))
     frame = first_files(spark, path, rows)
-    found = match(frame, index, [name for name in frame.columns if name != ROW])
-    drained(found.where(F.col(ROW) < CHUNK))  # workers start and open the index
+    names = [name for name in frame.columns if name != ROW]
+    found = match(frame, index, names)
+    spark.conf.set(READS, "false")
+    usual = match(frame, index, names)
+    spark.conf.unset(READS)
+    few = min(rows, PROCESS_ROWS_MAX)
+    for one in (found, usual):
+        warm_up(partial(drained, one))
+    rates = taking_turns(
+        {"spark": (rows, partial(drained, found)), "usual": (rows, partial(drained, usual))}
+        | {name: (few, work) for name, work in one_process(index, path, few).items()},
+        runs,
+    )
     return {
         "rows": rows,
         "matches": matches,
-        "spark": [rows / seconds(lambda: drained(found)) for _ in range(runs)],
+        "spark": rates.pop("spark"),
+        "usual": rates.pop("usual"),
+        "process": rates,
         "counting": [rows / seconds(lambda: drained(match_counts(frame.drop(ROW), index)))],
-        "process": one_process(index, path, min(rows, 200_000), runs),
         "files": files_to_files(frame, index, path, rows, matches, runs),
     }
+
+
+def warm_up(work: Callable[[], None]) -> None:
+    """Part of a session's start: workers open the index, and Java compiles what it runs for some seconds."""
+    start = perf_counter()
+    while perf_counter() - start < WARM_SECONDS:
+        work()
+
+
+def taking_turns(works: dict[str, tuple[int, Callable[[], None]]], runs: int) -> dict[str, list[float]]:
+    """Rates of each, run by run, so that neighbors in time can be compared."""
+    found: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(runs):
+        for name, (rows, work) in works.items():
+            found[name].append(rows / seconds(work))
+    return found
 
 
 def peers(
