@@ -17,6 +17,7 @@ pytestmark = pytest.mark.spark
 from pyspark.sql import functions as F  # noqa: E402, N812
 from pyspark.testing import assertDataFrameEqual  # noqa: E402
 
+from catchment.errors import InputError  # noqa: E402
 from catchment.pipeline import match_counts, match_pairs, write_matches  # noqa: E402
 from catchment.pipeline.match import match  # noqa: E402
 from catchment.pipeline.scans import READS, Scan, _is_same, _tasks, scan_of  # noqa: E402
@@ -244,6 +245,26 @@ def test_no_rows(spark, index, tmp_path):
     df = spark.read.parquet(str(written(tmp_path / "rows", [table(0, 0)])))
     assert scan_of(df) is None
     assert match(df, index).count() == 0
+
+
+def test_a_file_that_changes_meanwhile_is_named(spark, tmp_path):
+    (path,) = written(tmp_path / "rows", [table()]).iterdir()
+    scan = scan_of(spark.read.parquet(str(path)))
+    damaged = bytearray(path.read_bytes())
+    damaged[4:2_000] = bytes(1_996)
+    path.write_bytes(damaged)
+    with pytest.raises(InputError, match=r"part 0 100%\.parquet cannot be read: "):
+        list(scan.batches([pa.record_batch({"id": [0]})]))
+
+
+def test_long_rows_come_in_smaller_batches(spark, tmp_path, monkeypatch):
+    df = spark.read.parquet(str(written(tmp_path / "rows", [table()])))
+    scan, number = scan_of(df), pa.record_batch({"id": [0]})
+    sizes = [one.num_rows for one in scan.batches([number])]
+    monkeypatch.setattr(scans, "BATCH_BYTES", 1_000)
+    smaller = [one.num_rows for one in scan.batches([number])]
+    assert sum(smaller) == sum(sizes)
+    assert max(smaller) < 30 < max(sizes)
 
 
 # --- tasks --------------------------------------------------------------------------------------

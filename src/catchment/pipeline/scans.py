@@ -28,6 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.utils import is_remote
 
+from catchment.errors import InputError
 from catchment.pipeline.session import parallelism
 
 READS: Final = "spark.catchment.workersReadParquet"
@@ -35,8 +36,9 @@ READS: Final = "spark.catchment.workersReadParquet"
 FILES_MAX: Final = 1_000
 # Rows of a task, as far as groups of rows allow: some tenths of a second, so that no core waits long for another.
 TASK_ROWS: Final = 1 << 17
-# Rows handed on at once, as many as Spark hands over.
+# Rows handed on at once, as many as Spark hands over; fewer where they are long, by what the footer says of them.
 BATCH_ROWS: Final = 10_000
+BATCH_BYTES: Final = 1 << 26
 
 _FORMAT: Final = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 # Options of a reader that say which files there are; any other may say how they are read.
@@ -77,9 +79,13 @@ class Scan:
                         yield pa.RecordBatch.from_arrays([rows.column(name) for name in self.columns], names)
 
     def _rows(self, path: str, groups: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        with pq.ParquetFile(path, memory_map=True) as file:
-            # Who asks for `a` is also given a column `a.b`, so columns are picked by name again.
-            yield from file.iter_batches(BATCH_ROWS, list(groups), list(self.columns), use_threads=False)
+        try:
+            with pq.ParquetFile(path, memory_map=True) as file:
+                # Who asks for `a` is also given a column `a.b`, so columns are picked by name again.
+                size = _batch_rows(file.metadata, groups)
+                yield from file.iter_batches(size, list(groups), list(self.columns), use_threads=False)
+        except (OSError, pa.ArrowException) as problem:
+            raise InputError(f"{path} cannot be read: {problem}") from problem
 
 
 def scan_of(rows: DataFrame) -> Scan | None:
@@ -167,6 +173,12 @@ def _groups(
     if _has_old_dates(metadata.metadata or {}):
         return None
     return [(path, i, metadata.row_group(i).num_rows) for i in range(metadata.num_row_groups)]
+
+
+def _batch_rows(metadata: pq.FileMetaData, groups: Sequence[int]) -> int:
+    found = [metadata.row_group(i) for i in groups]
+    rows, size = sum(int(one.num_rows) for one in found), sum(int(one.total_byte_size) for one in found)
+    return max(1, min(BATCH_ROWS, BATCH_BYTES * rows // max(1, size)))
 
 
 def _is_same(found: pa.DataType, wanted: pa.DataType) -> bool:
