@@ -284,6 +284,11 @@ def test_tasks_have_about_as_many_rows():
     assert [sum(len(numbers) for _, numbers in task) for task in tasks] == [12, 13, 12, 13, 12, 13, 12, 13]
 
 
+@pytest.mark.parametrize(("rows", "cores", "tasks"), [(10, 2, 2), (280_000, 2, 4), (1_000_000, 2, 8), (280_000, 3, 3)])
+def test_no_core_waits_for_the_last_task(rows, cores, tasks):
+    assert len(_tasks([("f", i, rows // 10) for i in range(10)], cores)) == tasks
+
+
 def test_names_within_a_struct_count_and_those_of_a_list_do_not():
     assert _is_same(pa.list_(pa.field("item", pa.int64(), False)), pa.list_(pa.field("element", pa.int64())))
     assert not _is_same(pa.struct([("a", pa.int64())]), pa.struct([("b", pa.int64())]))

@@ -197,9 +197,10 @@ def _has_old_dates(metadata: dict[bytes, bytes]) -> bool:
 
 
 def _tasks(groups: Sequence[tuple[str, int, int]], cores: int) -> tuple[tuple[Piece, ...], ...]:
-    """The groups cut into tasks of about as many rows each, in their order; those without rows are left out."""
+    """The groups cut into tasks of about as many rows each, in their order; those without rows are left out. As many
+    for each core: the third of three would leave one of two cores without work."""
     total = sum(rows for _, _, rows in groups)
-    count = max(cores, -(-total // TASK_ROWS))
+    count = cores * max(1, -(-total // (TASK_ROWS * cores)))
     tasks: list[list[tuple[str, int]]] = [[] for _ in range(count)]
     before = 0
     for path, group, rows in groups:
