@@ -81,7 +81,7 @@ class Scan:
     def _rows(self, path: str, groups: Sequence[int]) -> Iterator[pa.RecordBatch]:
         try:
             with pq.ParquetFile(path, memory_map=True) as file:
-                # Who asks for `a` is also given a column `a.b`, so columns are picked by name again.
+                # Its caller picks columns by name: nothing promises that they come in the order asked for.
                 size = _batch_rows(file.metadata, groups)
                 yield from file.iter_batches(size, list(groups), list(self.columns), use_threads=False)
         except (OSError, pa.ArrowException) as problem:
