@@ -189,7 +189,7 @@ def test_partitions_other_formats_and_streams(spark, frame, tmp_path):
     assert scan_of(spark.read.parquet(str(tmp_path / "parts"))) is None
     # Spark takes the value of such a column from the directory, whatever the file holds.
     (tmp_path / "both").mkdir()
-    written(tmp_path / "both/x=7", [table()])
+    written(tmp_path / "both/name=n0", [table()])
     assert scan_of(spark.read.parquet(str(tmp_path / "both"))) is None
     frame.select("x").write.json(str(tmp_path / "json"))
     assert scan_of(spark.read.json(str(tmp_path / "json"))) is None
