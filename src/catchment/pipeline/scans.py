@@ -2,7 +2,7 @@
 
 Of a DataFrame that is columns of files and nothing else, Spark would decode the columns, put rows together from them,
 and take the rows apart into Arrow's columns for Python. Python reads the same columns from the same files as Arrow has
-them, in less time than any one of these steps takes.
+them.
 
     usual:   file ─► columns ─► rows ─► Arrow, in Java ─► socket ─► worker
     here:    a number for each task ─► worker ─► file ─► Arrow
@@ -93,7 +93,7 @@ def scan_of(rows: DataFrame) -> Scan | None:
     if is_remote() or rows.isStreaming or not rows.columns or not _is_usual(rows.sparkSession):
         return None
     files = _files(rows)
-    if files is None or not 1 <= len(files) <= FILES_MAX:
+    if not files:
         return None
     wanted = to_arrow_schema(rows.schema, timezone="UTC")
     with ThreadPoolExecutor() as pool:
