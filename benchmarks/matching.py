@@ -35,7 +35,7 @@ from benchmarks.peers import PEERS, Naive
 from catchment.matching import Matcher
 from catchment.model.constraint import constraint
 from catchment.model.filter import Conjunction
-from catchment.sim.workload import notifications, subscriptions
+from catchment.sim.benchmark_data import notifications, subscriptions
 
 SEED = 1
 SIZES = (1_000, 10_000, 100_000, 1_000_000)

@@ -28,7 +28,7 @@ from typing import Any
 from catchment.matching import Matcher, index
 from catchment.model.constraint import constraint
 from catchment.model.filter import Conjunction, Filter
-from catchment.sim.workload import subscriptions
+from catchment.sim.benchmark_data import subscriptions
 
 SEED = 1
 RESULT = Path(__file__).parent / "results" / "matching_hard.md"

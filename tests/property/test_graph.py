@@ -10,7 +10,7 @@ from catchment.model.filter import Filter
 from catchment.pipeline import graph_covers, graph_forest
 from catchment.pipeline.graph_forest import computed
 from catchment.pipeline.graph_parts import CODED, coded
-from catchment.sim.workload import filters as workload_filters
+from catchment.sim.benchmark_data import filters as workload_filters
 from tests import oracle
 from tests.strategies import (
     constraint,

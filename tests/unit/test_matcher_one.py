@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from catchment.errors import InputError
 from catchment.matching import Matcher
-from catchment.matching import kernels_ids as kids
-from catchment.matching.kernels_tables import Living
+from catchment.matching.kernels import ids as kids
+from catchment.matching.kernels.tables import Living
 from catchment.matching.rooms import Packed
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter

@@ -17,7 +17,7 @@ from catchment.model.explanation import Clause, ExplainedAlternative, Explanatio
 from catchment.model.filter import Conjunction
 from catchment.model.notification import Notification
 from catchment.model.values import Json
-from catchment.sim import workload
+from catchment.sim import benchmark_data
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -110,8 +110,9 @@ def nearest_miss(deliveries: Sequence[Delivery], matcher: Matcher, people: Mappi
 
 def at_scale() -> Scale:
     """Stock alerts of the benchmark's second workload: many subscriptions, loaded and matched."""
-    wanted = [Conjunction(tuple(constraint(*one) for one in found)) for found in workload.subscriptions("W2", SCALE)]
-    ticks = workload.notifications("W2", SCALE_NOTIFICATIONS)
+    subscriptions = benchmark_data.subscriptions("W2", SCALE)
+    wanted = [Conjunction(tuple(constraint(*triple) for triple in triples)) for triples in subscriptions]
+    ticks = benchmark_data.notifications("W2", SCALE_NOTIFICATIONS)
     matcher = Matcher()
     started = perf_counter()
     matcher.add_many(range(SCALE), wanted)

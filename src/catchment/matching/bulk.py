@@ -1,6 +1,6 @@
 """Saved indexes made and changed in bulk: from Arrow columns, without a Python object for each subscription.
 
-A filter travels as msgpack, the form in which the index takes it in (`kernels_ingest.py`): `pack_filter` writes it
+A filter travels as msgpack, the form in which the index takes it in (`kernels/ingest.py`): `pack_filter` writes it
 once, after which it is trusted. `Gathered` collects what is to be added, `write_index` makes or changes a saved index.
 """
 

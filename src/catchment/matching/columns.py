@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from catchment.errors import BadNotificationError, InputError, shown
-from catchment.matching import kernels_parse as kp
-from catchment.matching.kernels_bytes import BOOL, FLOAT, INT, STRING, TIME
-from catchment.matching.kernels_tables import Entries
+from catchment.matching.kernels import parse as kp
+from catchment.matching.kernels.bytes import BOOL, FLOAT, INT, STRING, TIME
+from catchment.matching.kernels.tables import Entries
 from catchment.model.notification import ENVELOPE_TYPES, NOTIFICATION_ATTRIBUTES_MAX
 from catchment.model.values import EPOCH, Value, checked, checked_name
 

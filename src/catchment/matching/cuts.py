@@ -1,6 +1,6 @@
 """Cuts: the values that constraints mention, sorted within each attribute, from which ranks are made.
 
-See `kernels_rank.py` for what a rank is. Here the cuts of all constraints are listed, sorted, made distinct,
+See `kernels/rank.py` for what a rank is. Here the cuts of all constraints are listed, sorted, made distinct,
 and the sections of ranks laid out.
 """
 
@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from catchment.matching import kernels_compile as kc
-from catchment.matching import kernels_rank as kr
-from catchment.matching.kernels_bytes import FLOAT
-from catchment.matching.kernels_tables import FLOAT_EXACT, INT_EXACT
+from catchment.matching.kernels import compile as kc
+from catchment.matching.kernels import rank as kr
+from catchment.matching.kernels.bytes import FLOAT
+from catchment.matching.kernels.tables import FLOAT_EXACT, INT_EXACT
 
 Array = np.ndarray[Any, Any]
 I32, I64 = np.int32, np.int64

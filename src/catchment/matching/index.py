@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from catchment.matching import kernels_compile as kc
-from catchment.matching import kernels_grams as kg
-from catchment.matching import kernels_ids as kids
-from catchment.matching import kernels_ingest as ki
-from catchment.matching import kernels_rank as kr
-from catchment.matching import kernels_tree as kt
 from catchment.matching.cuts import Cuts, cuts_of, distinct, starts_of
-from catchment.matching.kernels_tables import (
+from catchment.matching.kernels import compile as kc
+from catchment.matching.kernels import grams as kg
+from catchment.matching.kernels import ids as kids
+from catchment.matching.kernels import ingest as ki
+from catchment.matching.kernels import rank as kr
+from catchment.matching.kernels import tree as kt
+from catchment.matching.kernels.tables import (
     A_COLUMNS,
     A_NUMBERS,
     A_NUMBERS_INT_END,
@@ -329,7 +329,7 @@ def _edges(tests: Array, sections: Array) -> Edges:
 
 def _classes(intervals: Array, sections: Array) -> Array:
     """The class of each interval: a point; from a low to the end of a section; from its beginning up to a high;
-    or a range by its width. See `kernels_tree.py`."""
+    or a range by its width. See `kernels/tree.py`."""
     low, high = intervals[:, 1], intervals[:, 2]
     mine = sections[intervals[:, 0] >> kc.KIND_BITS]
     is_reversed = mine[:, kc.STRING_BASE] == 0

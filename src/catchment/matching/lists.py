@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catchment.matching import kernels_lists as kl
 from catchment.matching.ids import Ids
+from catchment.matching.kernels import lists as kl
 
 if TYPE_CHECKING:
     from catchment.matching.matches import Matches

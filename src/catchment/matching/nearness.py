@@ -12,7 +12,7 @@ import numpy as np
 
 from catchment.matching.ids import Id, Ids
 from catchment.matching.index import Source
-from catchment.matching.kernels_tables import Entries
+from catchment.matching.kernels.tables import Entries
 from catchment.matching.segment import Segment
 
 Array = np.ndarray[Any, Any]

@@ -10,9 +10,9 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from catchment.matching.kernels_handles import Kind, kinds_of
-from catchment.matching.kernels_ids import DIGIT_COUNTS
-from catchment.matching.kernels_tables import Living, One, Scratch
+from catchment.matching.kernels.handles import Kind, kinds_of
+from catchment.matching.kernels.ids import DIGIT_COUNTS
+from catchment.matching.kernels.tables import Living, One, Scratch
 
 Array = np.ndarray[Any, Any]
 I32, I64 = np.int32, np.int64
@@ -22,7 +22,7 @@ _OUTPUT_FEW: Final = 1_024
 
 
 class Packed:
-    """Tuples of arrays, kept, and their handles (see `kernels_handles.py`)."""
+    """Tuples of arrays, kept, and their handles (see `kernels/handles.py`)."""
 
     __slots__ = ("_arrays", "handles")
 

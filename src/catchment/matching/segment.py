@@ -16,13 +16,13 @@ import numpy as np
 
 from catchment.errors import BadFilterError, shown
 from catchment.matching import index
-from catchment.matching import kernels_ids as kids
-from catchment.matching import kernels_match as km
-from catchment.matching import kernels_one as ko
 from catchment.matching.encode import checked_size, packed, refusal
 from catchment.matching.ids import Id, Ids
 from catchment.matching.index import Source
-from catchment.matching.kernels_tables import A_NAME, CONTROL_PLACES, Entries, Living, Scratch, Tables
+from catchment.matching.kernels import ids as kids
+from catchment.matching.kernels import match as km
+from catchment.matching.kernels import single
+from catchment.matching.kernels.tables import A_NAME, CONTROL_PLACES, Entries, Living, Scratch, Tables
 from catchment.matching.rooms import Packed, PackedLiving, Room, taken
 from catchment.model.cesql import Cesql
 from catchment.model.constraint import Constraint, Kind
@@ -44,7 +44,7 @@ _NONE8: Final = np.zeros(0, np.uint8)
 _NONE32: Final = np.zeros(0, I32)
 _NONE64: Final = np.zeros(0, I64)
 _match_batch: Callable[..., int] = km.match_batch
-_match_one: Callable[..., int] = ko.match_one
+_match_one: Callable[..., int] = single.match_one
 
 
 class Segment:
@@ -195,10 +195,10 @@ class Segment:
         self, count: int, living: Packed, room: Room, packed: bytes, row: Mapping[str, Value], version: int
     ) -> list[Id]:
         """Where it did not fit, an id was never listed before, or an expression is to be evaluated."""
-        while count == ko.NO_ROOM:
+        while count == single.NO_ROOM:
             room.grow(checked_size(row), len(packed))
             count = _match_one(self._tables.handles, living.handles, room.handles, packed, version)
-        if count == ko.REFUSED:
+        if count == single.REFUSED:
             raise refusal(row, 0)
         numbers = room.one.out[: room.one.offsets[1]].copy()
         if self.residues:

@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from catchment.matching.index import LEAF_ROWS
-from catchment.matching.kernels_tables import Tables
-from catchment.matching.kernels_tree import G_CLASS, G_FLAT, G_NODE, PATTERN
+from catchment.matching.kernels.tables import Tables
+from catchment.matching.kernels.tree import G_CLASS, G_FLAT, G_NODE, PATTERN
 from catchment.matching.segment import Segment
 
 Array = np.ndarray[Any, Any]

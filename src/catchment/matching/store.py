@@ -18,7 +18,7 @@ import numpy as np
 from catchment.errors import BadIndexError, CatchmentError, shown
 from catchment.matching.ids import Id, Ids
 from catchment.matching.index import Source
-from catchment.matching.kernels_tables import Tables
+from catchment.matching.kernels.tables import Tables
 from catchment.matching.segment import Segment
 from catchment.model.cesql import Cesql
 

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
-from catchment.matching import kernels_graph
+from catchment.matching.kernels import graph
 from catchment.matching.matcher import PENDING_MAX, Matcher
 from catchment.model.filter import Filter
 
@@ -21,7 +21,7 @@ _TEXTS = (
 
 def warm() -> None:
     """Takes every path once."""
-    kernels_graph.warm()
+    graph.warm()
     filters = [Filter(text) for text in _TEXTS]
     many = [Filter.of(("a", ">", i), ("s", "substring", f"z{i}"), ("b", "=", i % 3)) for i in range(2 * PENDING_MAX)]
     matcher = Matcher()

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from catchment.matching import kernels_graph as kg
-from catchment.matching.kernels_graph import Forest
+from catchment.matching.kernels import graph as kg
+from catchment.matching.kernels.graph import Forest
 from catchment.model.witness import JUNK
 from catchment.pipeline.graph_covers import Lists, Shard, groups_above, hard_above
 from catchment.pipeline.graph_parts import Part, hard_matcher, mapped, part_of, skeleton_matcher

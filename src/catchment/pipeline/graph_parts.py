@@ -22,7 +22,7 @@ from pyarrow import feather
 
 from catchment.errors import CatchmentError
 from catchment.matching import Matcher
-from catchment.matching import kernels_graph as kg
+from catchment.matching.kernels import graph as kg
 from catchment.model.box import Box
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Conjunction, Filter

@@ -20,7 +20,7 @@ from numba import config, from_dtype, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
-from catchment.matching.kernels_bytes import Bytes, Ints
+from catchment.matching.kernels.jit import Bytes, Ints
 
 HANDLE_PLACES = 3  # address, rows, columns
 _INTERPRETED: bool = config.DISABLE_JIT  # type: ignore[attr-defined]

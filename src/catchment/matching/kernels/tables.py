@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, NamedTuple
 
-from catchment.matching.kernels_bytes import Bytes, Ints
-from catchment.matching.kernels_handles import Kind, unpacker
+from catchment.matching.kernels.handles import Kind, unpacker
+from catchment.matching.kernels.jit import Bytes, Ints
 
 Bytes8 = Annotated[Bytes, Kind("u1")]
 Ints8 = Annotated[Ints, Kind("i1")]

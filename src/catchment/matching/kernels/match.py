@@ -14,23 +14,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from catchment.matching.kernels_bytes import (
+from catchment.matching.kernels.bytes import (
     BOOL,
     HASH_FACTOR,
     HASH_MASK,
     INT,
     STRING,
     TIME,
-    Bytes,
-    Ints,
     equal_bytes,
     hash_bytes,
     holds_substring,
-    inlined,
-    kernel,
     matches_glob,
 )
-from catchment.matching.kernels_compile import (
+from catchment.matching.kernels.compile import (
     KIND_BITS,
     KIND_MASK,
     STRING_BASE,
@@ -44,8 +40,9 @@ from catchment.matching.kernels_compile import (
     T_TYPE,
     TIME_BASE,
 )
-from catchment.matching.kernels_rank import BOOLEAN_RANKS, rank_in_keys, rank_of_number, rank_of_string
-from catchment.matching.kernels_tables import (
+from catchment.matching.kernels.jit import Bytes, Ints, inlined, kernel
+from catchment.matching.kernels.rank import BOOLEAN_RANKS, rank_in_keys, rank_of_number, rank_of_string
+from catchment.matching.kernels.tables import (
     A_NAME,
     A_NAME_LENGTH,
     A_NUMBERS,
@@ -72,7 +69,7 @@ from catchment.matching.kernels_tables import (
     scratch_at,
     tables_at,
 )
-from catchment.matching.kernels_tree import (
+from catchment.matching.kernels.tree import (
     FROM,
     G_CLASS,
     G_DIMENSION,

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from catchment.matching.kernels_bytes import Ints, inlined, kernel
+from catchment.matching.kernels.jit import Ints, inlined, kernel
 
 # Nodes of so few points are not split.
 LEAF_POINTS = 8

@@ -15,19 +15,8 @@ reversed string, in a dimension of their own.
 
 from __future__ import annotations
 
-from catchment.matching.kernels_bytes import (
-    FLOAT,
-    INT,
-    STRING,
-    TIME,
-    Bytes,
-    Ints,
-    compare_bytes,
-    kernel,
-    key_of_bytes,
-    read_object,
-)
-from catchment.matching.kernels_ingest import (
+from catchment.matching.kernels.bytes import FLOAT, INT, STRING, TIME, compare_bytes, key_of_bytes, read_object
+from catchment.matching.kernels.ingest import (
     C_ATTRIBUTE,
     C_COUNT,
     C_KEY,
@@ -40,6 +29,7 @@ from catchment.matching.kernels_ingest import (
     PREFIX,
     SUFFIX,
 )
+from catchment.matching.kernels.jit import Bytes, Ints, kernel
 
 # Places in `totals`: how many cuts of each section there are, and bytes of string cuts.
 NUMBERS, TIMES, STRINGS, STRING_BYTES, DIMENSIONS = 0, 1, 2, 3, 4

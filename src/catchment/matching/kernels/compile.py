@@ -13,8 +13,8 @@ index it, one row for each value.
 
 from __future__ import annotations
 
-from catchment.matching.kernels_bytes import BOOL, FLOAT, INT, STRING, TIME, Bytes, Ints, kernel, read_object
-from catchment.matching.kernels_ingest import (
+from catchment.matching.kernels.bytes import BOOL, FLOAT, INT, STRING, TIME, read_object
+from catchment.matching.kernels.ingest import (
     ABSENT,
     ANY_KIND,
     C_ATTRIBUTE,
@@ -37,7 +37,8 @@ from catchment.matching.kernels_ingest import (
     SUBSTRING,
     SUFFIX,
 )
-from catchment.matching.kernels_rank import BOOLEAN_RANKS, literal_ends
+from catchment.matching.kernels.jit import Bytes, Ints, kernel
+from catchment.matching.kernels.rank import BOOLEAN_RANKS, literal_ends
 
 T_IN, T_OUT, T_SET, T_TYPE, T_SUBSTRING, T_GLOB, T_NOT_SUBSTRING, T_NOT_GLOB, T_ABSENT = 0, 1, 2, 3, 4, 5, 6, 7, 8
 KIND_BITS = 4

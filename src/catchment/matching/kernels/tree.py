@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from catchment.matching.kernels_bytes import HASH_FACTOR, HASH_MASK, Ints, kernel
-from catchment.matching.kernels_compile import KIND_MASK, T_GLOB, T_IN, T_SUBSTRING
+from catchment.matching.kernels.bytes import HASH_FACTOR, HASH_MASK
+from catchment.matching.kernels.compile import KIND_MASK, T_GLOB, T_IN, T_SUBSTRING
+from catchment.matching.kernels.jit import Ints, kernel
 
 # Classes of groups. A RANGE group of class RANGE + k holds intervals of at least 2**k and under 2**(k+1) ranks.
 POINT, FROM, UPTO, SCAN, PATTERN, RANGE = 0, 1, 2, 3, 4, 8

@@ -8,7 +8,7 @@ Ids are sorted as ranks, small numbers that order like the ids; the texts then l
 
 from __future__ import annotations
 
-from catchment.matching.kernels_bytes import Bytes, Ints, kernel
+from catchment.matching.kernels.jit import Bytes, Ints, kernel
 
 # So few are sorted faster by insertion than digit by digit, and so few in three small digits than in two.
 _INSERTED_MAX = 24

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from catchment.matching.kernels_bytes import (
+from catchment.matching.kernels.bytes import (
     ARRAY,
     BOOL,
     FLOAT,
@@ -24,15 +24,13 @@ from catchment.matching.kernels_bytes import (
     INT,
     STRING,
     TIME,
-    Bytes,
-    Ints,
     equal_bytes,
     hash_bytes,
-    kernel,
     name_number,
     read_object,
     skip_object,
 )
+from catchment.matching.kernels.jit import Bytes, Ints, kernel
 
 # Places in `state`: how much of each growing table is in use.
 CONSTRAINTS, BLOB, ALTERNATIVES, MEMBERS, FILTERS = 0, 1, 2, 3, 4

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from catchment.matching.kernels_bytes import Bytes, Ints, equal_bytes, hash_bytes, kernel
+from catchment.matching.kernels.bytes import equal_bytes, hash_bytes
+from catchment.matching.kernels.jit import Bytes, Ints, kernel
 
 # So few are sorted faster by insertion than digit by digit.
 _FEW = 40

@@ -10,58 +10,9 @@ interpreted runs (NUMBA_DISABLE_JIT=1) compute the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from hashlib import blake2b
-from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
-
 import numpy as np
-from numba import njit
-from numba.core.caching import FunctionCache
 
-P = ParamSpec("P")
-R = TypeVar("R")
-Ints = np.ndarray[Any, Any]  # of int32 or int64
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-
-
-def _sources_stamp() -> str:
-    found = blake2b(digest_size=16)
-    for path in sorted(Path(__file__).parent.glob("kernels_*.py")):
-        found.update(path.read_bytes())
-    return found.hexdigest()
-
-
-SOURCES_STAMP = _sources_stamp()
-
-
-class StampedCache(FunctionCache):
-    """Numba's cache looks for changes only in a kernel's own file; our kernels call each other across files."""
-
-    def _index_key(self, signature: Any, codegen: Any) -> tuple[Any, ...]:
-        return (*super()._index_key(signature, codegen), SOURCES_STAMP)  # type: ignore[no-untyped-call]
-
-
-def kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """Compiled, cached on disk, run without the interpreter's lock, and free of allocation.
-
-    `_nrt=False` leaves out numba's reference counting, which costs about 20 ns for each call that passes an
-    array: five to eight times the work of a small helper. So kernels never make arrays; wrappers hand them in.
-    """
-    return _compiled(function, False)
-
-
-def inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """A kernel that becomes part of its callers: for those that take tuples of arrays, which a call would copy."""
-    return _compiled(function, True)
-
-
-def _compiled(function: Callable[P, R], inline: bool) -> Callable[P, R]:
-    found: Any = njit(nogil=True, _nrt=False, forceinline=inline)(function)  # type: ignore[call-overload]
-    if found is not function:  # else NUMBA_DISABLE_JIT is set
-        found._cache = StampedCache(function)  # type: ignore[no-untyped-call]
-    return cast("Callable[P, R]", found)
-
+from catchment.matching.kernels.jit import Bytes, Ints, kernel
 
 # What a msgpack object holds. The first five are the model's types, in the order of their sections of ranks.
 BOOL, INT, FLOAT, TIME, STRING, NIL, ARRAY, MAP = 0, 1, 2, 3, 4, 5, 6, 7

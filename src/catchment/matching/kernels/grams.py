@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from catchment.matching.kernels_bytes import HASH_FACTOR, HASH_MASK, Bytes, Ints, kernel
-from catchment.matching.kernels_ingest import C_ATTRIBUTE, C_COUNT, C_OPERATOR, C_START, GLOB
-from catchment.matching.kernels_rank import copy_unescaped
-from catchment.matching.kernels_tables import GRAM_SIZES
+from catchment.matching.kernels.bytes import HASH_FACTOR, HASH_MASK
+from catchment.matching.kernels.ingest import C_ATTRIBUTE, C_COUNT, C_OPERATOR, C_START, GLOB
+from catchment.matching.kernels.jit import Bytes, Ints, kernel
+from catchment.matching.kernels.rank import copy_unescaped
+from catchment.matching.kernels.tables import GRAM_SIZES
 
 
 @kernel

@@ -7,12 +7,12 @@
 
 from __future__ import annotations
 
-from catchment.matching.kernels_bytes import kernel
-from catchment.matching.kernels_handles import array_of_bytes
-from catchment.matching.kernels_ids import sort_numbers
-from catchment.matching.kernels_match import Handles, match_entries
-from catchment.matching.kernels_parse import MANY_NAMES, PARSED, parse_rows
-from catchment.matching.kernels_tables import ONE_FIRST, Entries, living_at, one_at
+from catchment.matching.kernels.handles import array_of_bytes
+from catchment.matching.kernels.ids import sort_numbers
+from catchment.matching.kernels.jit import kernel
+from catchment.matching.kernels.match import Handles, match_entries
+from catchment.matching.kernels.parse import MANY_NAMES, PARSED, parse_rows
+from catchment.matching.kernels.tables import ONE_FIRST, Entries, living_at, one_at
 
 # What match_one says instead of a count.
 REFUSED, NO_ROOM, UNLISTED = -1, -2, -3

@@ -11,21 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from catchment.matching.kernels_bytes import (
-    ARRAY,
-    BAD,
-    BOOL,
-    FLOAT,
-    MAP,
-    NIL,
-    STRING,
-    TIME,
-    Bytes,
-    Ints,
-    kernel,
-    name_number,
-    read_object,
-)
+from catchment.matching.kernels.bytes import ARRAY, BAD, BOOL, FLOAT, MAP, NIL, STRING, TIME, name_number, read_object
+from catchment.matching.kernels.jit import Bytes, Ints, kernel
 
 PARSED, BAD_VALUE, BAD_SHAPE, MANY_NAMES = 0, 1, 2, 3
 BITS = -2  # a column of booleans, packed
