@@ -33,8 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.peers import PEERS, Naive
 from catchment.matching import Matcher
+from catchment.model.conjunction import Conjunction
 from catchment.model.constraint import constraint
-from catchment.model.filter import Conjunction
 from catchment.sim.benchmark_data import notifications, subscriptions
 
 SEED = 1

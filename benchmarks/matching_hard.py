@@ -26,8 +26,9 @@ from time import perf_counter, process_time, sleep
 from typing import Any
 
 from catchment.matching import Matcher, index
+from catchment.model.conjunction import Conjunction
 from catchment.model.constraint import constraint
-from catchment.model.filter import Conjunction, Filter
+from catchment.model.filter import Filter
 from catchment.sim.benchmark_data import subscriptions
 
 SEED = 1

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catchment.matching import Matcher, index, matcher
-from catchment.model.filter import Conjunction, Filter, union_of
+from catchment.model.conjunction import Conjunction
+from catchment.model.filter import Filter, union_of
 from catchment.model.language import And
 from catchment.model.notification import Notification
 from tests import oracle

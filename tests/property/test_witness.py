@@ -3,7 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catchment.model.filter import Conjunction, Filter
+from catchment.model.conjunction import Conjunction
+from catchment.model.filter import Filter
 from catchment.model.witness import (
     JUNK,
     Shape,

@@ -9,7 +9,8 @@ from catchment.errors import BadIdError, LimitError
 from catchment.matching import Matcher, lists
 from catchment.matching.bulk import Gathered, pack_filter, unpack_filter, write_index
 from catchment.model.cesql import Cesql
-from catchment.model.filter import Filter, box_of
+from catchment.model.conjunction import box_of
+from catchment.model.filter import Filter
 from catchment.sim.benchmark_data import WORKLOADS, filters, notifications
 
 TEXTS = (

@@ -11,8 +11,9 @@ import pytest
 from catchment.errors import BadFilterError, BadIdError, BadNotificationError, InputError
 from catchment.matching import Matcher, matcher
 from catchment.model.cesql import Cesql
+from catchment.model.conjunction import Conjunction
 from catchment.model.constraint import constraint
-from catchment.model.filter import Conjunction, Filter
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from tests.unit.matchers import many, matcher_of
 

@@ -12,9 +12,9 @@ from catchment.cli.terminal import console
 from catchment.demo import DemoSubscription, notifications, subscriptions
 from catchment.matching import Matcher
 from catchment.model.cesql import Cesql
+from catchment.model.conjunction import Conjunction
 from catchment.model.constraint import constraint, quoted_name
 from catchment.model.explanation import Clause, ExplainedAlternative, Explanation, shown_literal
-from catchment.model.filter import Conjunction
 from catchment.model.notification import Notification
 from catchment.model.values import Json
 from catchment.sim import benchmark_data

@@ -22,8 +22,9 @@ from catchment.matching.ids import Ids, id_bytes
 from catchment.matching.index import Source
 from catchment.matching.segment import INGESTED_FILTERS_MAX, Segment, alternatives_of
 from catchment.model.cesql import Cesql
+from catchment.model.conjunction import Conjunction
 from catchment.model.constraint import Constraint, Kind
-from catchment.model.filter import Conjunction, Filter
+from catchment.model.filter import Filter
 
 Array = np.ndarray[Any, Any]
 I64 = np.int64

@@ -17,7 +17,7 @@ import numpy as np
 from catchment.errors import BadNotificationError, InputError, shown
 from catchment.matching.kernels import parse as kp
 from catchment.matching.kernels.tables import Entries
-from catchment.model.filter import Matchable
+from catchment.model.conjunction import Matchable
 from catchment.model.notification import ENVELOPE_TYPES, NOTIFICATION_ATTRIBUTES_MAX, Notification
 from catchment.model.values import Value, checked, checked_name
 

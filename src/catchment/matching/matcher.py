@@ -24,8 +24,9 @@ from catchment.matching.matches import Matches, joined
 from catchment.matching.nearness import near_misses
 from catchment.matching.segment import ALIVE, Matched, Segment, alternatives_of
 from catchment.matching.stats import Stats, stats_of
+from catchment.model.conjunction import Conjunction, Matchable, box_of
 from catchment.model.explanation import Explanation, explain
-from catchment.model.filter import Conjunction, Filter, Matchable, box_of
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.model.values import Value, checked
 

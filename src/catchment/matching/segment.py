@@ -25,8 +25,9 @@ from catchment.matching.kernels import single
 from catchment.matching.kernels.tables import A_NAME, CONTROL_PLACES, Entries, Living, Scratch, Tables
 from catchment.matching.rooms import Packed, PackedLiving, Room, taken
 from catchment.model.cesql import Cesql
+from catchment.model.conjunction import Conjunction
 from catchment.model.constraint import Constraint, Kind
-from catchment.model.filter import Conjunction, Filter
+from catchment.model.filter import Filter
 from catchment.model.values import Value
 
 Array = np.ndarray[Any, Any]

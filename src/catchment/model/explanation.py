@@ -20,9 +20,10 @@ from typing import Final
 from catchment.errors import SHOWN_CHARACTERS_MAX, CatchmentError
 from catchment.model import globs
 from catchment.model.cesql import Cesql
+from catchment.model.conjunction import Conjunction, Matchable
 from catchment.model.constraint import KIND_OF_LITERAL, TYPES_OF_KIND, Constraint, literal, quoted_name
 from catchment.model.domain import EVERYTHING, INTEGER_KEYED, Values
-from catchment.model.filter import Conjunction, Filter, Matchable
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.model.values import (
     KEY_BOUNDS,

@@ -25,7 +25,8 @@ from catchment.matching import Matcher
 from catchment.matching.kernels import graph as kg
 from catchment.model.box import Box
 from catchment.model.cesql import Cesql
-from catchment.model.filter import Conjunction, Filter
+from catchment.model.conjunction import Conjunction
+from catchment.model.filter import Filter
 from catchment.model.witness import Part as SkeletonPart
 from catchment.model.witness import Shape, hull_of, junk_in, shape_of, skeleton_constraints
 

@@ -32,7 +32,7 @@ def _literal(character: str) -> str:
 def like_test(like: str) -> Callable[[str], bool]:
     """Whether a text matches the pattern, by the plainest means; LimitError for a pattern too long."""
     found = glob(glob_pattern(like))
-    operator, operand = found.shape
+    operator, operand = found.simplest_operator
     match operator:
         case "=":
             return operand.__eq__
