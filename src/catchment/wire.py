@@ -35,7 +35,7 @@ from catchment.errors import BadFilterError, CatchmentError, LimitError, ParseEr
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Advertisement, Filter, Pattern
 from catchment.model.notification import Notification
-from catchment.model.packed import Plain, has_negative_zero, kept, notification_of
+from catchment.model.packed import PlainNotification, has_negative_zero, notification_of, plain_of_raw
 from catchment.routing.messages import (
     Advertise,
     Advertised,
@@ -362,13 +362,13 @@ class _PlainPublish(Struct, array_like=True, tag="Publish", gc=False):
     notifications: list[Raw]
 
     def message(self) -> Publish:
-        return Publish(self.number, tuple(map(kept, self.notifications)))
+        return Publish(self.number, tuple(map(plain_of_raw, self.notifications)))
 
 
 class _PlainDelivery(Struct, array_like=True, tag="Delivery", gc=False):
     identity: str
     subscriptions: tuple[str, ...]
-    notification: Plain
+    notification: PlainNotification
 
     def message(self) -> Delivery:
         return Delivery(self.identity, self.subscriptions, self.notification.notification())
@@ -385,7 +385,7 @@ class _PlainBatch(Struct, array_like=True, tag="Batch", gc=False):
     routed: list[_PlainRouted]
 
     def message(self) -> Batch:
-        return Batch(tuple([Routed(kept(a.notification), a.origin, a.hops, a.addressee) for a in self.routed]))
+        return Batch(tuple([Routed(plain_of_raw(a.notification), a.origin, a.hops, a.addressee) for a in self.routed]))
 
 
 _PLAIN: Final[dict[Any, Any]] = {Publish: _PlainPublish, Delivery: _PlainDelivery, Batch: _PlainBatch}

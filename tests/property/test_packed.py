@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from catchment import wire
 from catchment.model.notification import KNOWN_NAMES, Notification
-from catchment.model.packed import NotPlainError, kept, notification_of
+from catchment.model.packed import NotPlainError, notification_of, plain_of_raw
 from catchment.routing.messages import Routed
 from catchment.wire import Decoder, Unfit, WireError
 from tests import strategies as some
@@ -73,7 +73,7 @@ def test_what_is_read_is_what_the_model_makes(found):
 def test_what_is_kept_is_what_came(batch):
     for one in batch:
         try:
-            found = kept(Raw(one.packed))
+            found = plain_of_raw(Raw(one.packed))
         except (NotPlainError, msgspec.ValidationError):
             continue  # for the model to make
         assert found == one
@@ -113,11 +113,11 @@ def test_a_name_that_stands_twice_is_not_sent_on(entries):
 def test_what_leaves_out_fields_is_sent_on_whole():
     Notification({"price": 1})
     short = pack(({"price": 1}, "me", 1, None))
-    assert kept(Raw(short)).packed == notification_of(msgspec.msgpack.decode(short)).packed != short
+    assert plain_of_raw(Raw(short)).packed == notification_of(msgspec.msgpack.decode(short)).packed != short
 
 
 def test_what_is_stamped_is_not_sent_as_it_came():
-    came = kept(Raw(Notification({"price": 1.5}, source="me").packed))
+    came = plain_of_raw(Raw(Notification({"price": 1.5}, source="me").packed))
     stamped = came.stamped(seq=7)
     assert notification_of(msgspec.msgpack.decode(stamped.packed)) == stamped
     assert Routed(stamped).notification.packed != came.packed
