@@ -11,10 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import product
 
+from catchment.model.advertisement import Advertisement
 from catchment.model.constraint import Constraint, Kind
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.filter import Filter
 from catchment.model.language import And, Expression, Not, Or
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.model.values import Value
 
 Truth = bool | None  # None: unknown

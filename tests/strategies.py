@@ -14,11 +14,13 @@ from itertools import product
 
 from hypothesis import strategies as st
 
+from catchment.model.advertisement import Advertisement
 from catchment.model.cesql import Cesql
 from catchment.model.constraint import Constraint, Kind, constraint
-from catchment.model.filter import Advertisement, Filter, Pattern, Subscription, union_of
+from catchment.model.filter import Filter
 from catchment.model.language import And, Expression, Not, Or
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern, Subscription
 from catchment.model.values import INT_MAX, INT_MIN, Value
 
 # --- wide ---------------------------------------------------------------------------------------
@@ -126,7 +128,7 @@ def expressions(leaves: st.SearchStrategy[Constraint], max_leaves: int = 6) -> s
     )
 
 
-filters = expressions(constraints).map(union_of)
+filters = expressions(constraints).map(Filter.of_expression)
 advertisements = st.lists(constraints.filter(lambda one: one.operator != "absent"), min_size=1, max_size=5).map(
     lambda found: Advertisement.of(*found)
 )
@@ -270,7 +272,7 @@ def small_pair_constraints() -> st.SearchStrategy[Constraint]:
 
 
 def filters_of(leaves: st.SearchStrategy[Constraint], max_leaves: int = 5) -> st.SearchStrategy[Filter]:
-    return expressions(leaves, max_leaves).map(union_of)
+    return expressions(leaves, max_leaves).map(Filter.of_expression)
 
 
 small_string_filters = filters_of(small_string_constraints(), 4)

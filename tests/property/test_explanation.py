@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catchment.model.explanation import Explanation, explain
-from catchment.model.filter import Filter, union_of
+from catchment.model.filter import Filter
 from catchment.model.values import checked
 from tests import oracle, strategies
 
@@ -15,7 +15,7 @@ from tests import oracle, strategies
 def explained(draw: st.DrawFn) -> tuple[Filter, dict[str, object], Explanation]:
     expression = draw(strategies.expressions(strategies.constraints))
     values = draw(strategies.near(expression))
-    found = union_of(expression)
+    found = Filter.of_expression(expression)
     return found, values, explain(found, values)
 
 

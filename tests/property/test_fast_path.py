@@ -9,7 +9,7 @@ from catchment.errors import CatchmentError
 from catchment.model.conjunction import Conjunction
 from catchment.model.constraint import Constraint
 from catchment.model.fast_path import parsed_fast, spelled_fast
-from catchment.model.filter import FILTER_SIZE_MAX, Filter, union_of
+from catchment.model.filter import FILTER_SIZE_MAX, Filter
 from catchment.model.language import parse_any_filter
 from catchment.model.normal import normalized
 from tests import strategies
@@ -73,7 +73,7 @@ def test_a_filter_is_the_same_either_way(text) -> None:
     expression = by_grammar(text)
     if expression is None:
         return
-    slow = Filter.of_boxes(union_of(expression).boxes)
+    slow = Filter.of_boxes(Filter.of_expression(expression).boxes)
     fast = Filter(text)
     assert (str(fast), fast.is_empty) == (str(slow), slow.is_empty)
     assert fast.alternatives == slow.alternatives

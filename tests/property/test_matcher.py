@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from catchment.matching import Matcher, index, matcher
 from catchment.model.conjunction import Conjunction
-from catchment.model.filter import Filter, union_of
+from catchment.model.filter import Filter
 from catchment.model.language import And
 from catchment.model.notification import Notification
 from tests import oracle
@@ -47,7 +47,7 @@ def expected(expressions, notification):
 
 def matcher_of(expressions):
     found = Matcher()
-    found.add_many(list(expressions), [union_of(one) for one in expressions.values()])
+    found.add_many(list(expressions), [Filter.of_expression(one) for one in expressions.values()])
     return found
 
 
@@ -87,9 +87,9 @@ def test_changes_interleaved(case, data):
     for i, expression in enumerate(expressions):
         form = data.draw(st.sampled_from(("add", "add_many", "settle")))
         if form == "add":
-            found.add(i, union_of(expression))
+            found.add(i, Filter.of_expression(expression))
         else:
-            found.add_many([i], [union_of(expression)])
+            found.add_many([i], [Filter.of_expression(expression)])
         living[i] = expression
         if data.draw(st.booleans()):
             gone = data.draw(st.sampled_from(sorted(living)))
@@ -120,7 +120,7 @@ def test_saved_and_opened(case):
 def test_groups_with_a_match(case, groups):
     expressions, notifications = dict(enumerate(case[0])), case[1]
     found = Matcher()
-    filters = [union_of(one) for one in expressions.values()]
+    filters = [Filter.of_expression(one) for one in expressions.values()]
     found.add_many(list(expressions), filters, groups[: len(filters)])
     for one in notifications:
         wanted = sorted({groups[i] for i in expected(expressions, one)})
@@ -147,7 +147,7 @@ def test_near_misses_are_one_clause_short(case):
         for i, expression in expressions.items():
             failing = [
                 sum(oracle.holds(clause, values) is not True for clause in conjunction.constraints)
-                for conjunction in union_of(expression).alternatives
+                for conjunction in Filter.of_expression(expression).alternatives
             ]
             if failing and min(failing) == 1:
                 near.append(i)

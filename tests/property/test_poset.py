@@ -8,9 +8,10 @@ from functools import cache
 from hypothesis import given
 from hypothesis import strategies as st
 
+from catchment.model.advertisement import Advertisement
 from catchment.model.constraint import constraint
 from catchment.model.domain import Values
-from catchment.model.filter import Advertisement, Filter
+from catchment.model.filter import Filter
 from catchment.routing.poset import Case, Poset
 from catchment.routing.poset_codes import UNDECIDED, member, spans
 from tests import strategies

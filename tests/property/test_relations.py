@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catchment.model.filter import Advertisement, Filter, union_of
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from tests import oracle, strategies
 
 STRINGS = list(oracle.assignments(strategies.SMALL_STRING_DOMAIN))
@@ -15,7 +16,7 @@ PAIRS = list(oracle.assignments(strategies.SMALL_PAIR_DOMAIN))
 def test_a_filter_matches_just_where_its_expression_is_true(data: st.DataObject) -> None:
     expression = data.draw(strategies.expressions(strategies.constraints))
     values = data.draw(strategies.near(expression))
-    filter = union_of(expression)
+    filter = Filter.of_expression(expression)
     expected = oracle.truth(expression, values) is True
     assert filter.matches(values) is expected
     assert oracle.matches(filter, values) is expected, "the alternatives say something else than the boxes"
@@ -93,7 +94,7 @@ def test_wide_relations_are_sound(data: st.DataObject) -> None:
     """Over every operator and Unicode corner: no notification may contradict an answer."""
     first = data.draw(strategies.expressions(strategies.constraints, 3))
     second = data.draw(strategies.expressions(strategies.constraints, 3))
-    f, g = union_of(first), union_of(second)
+    f, g = Filter.of_expression(first), Filter.of_expression(second)
     for expression in (first, second):
         values = data.draw(strategies.near(expression))
         in_f, in_g = oracle.truth(first, values) is True, oracle.truth(second, values) is True

@@ -51,7 +51,7 @@ def test_plain(conjunctions, seen, rows_max):
 @settings(max_examples=150)
 def test_anything(data):
     found = data.draw(st.lists(expressions(constraints, 4), min_size=1, max_size=4))
-    filters = {i: union_of(one) for i, one in enumerate(found)}
+    filters = {i: Filter.of_expression(one) for i, one in enumerate(found)}
     summary = Summary.of(1, filters, Schema())
     for one in found:
         check(summary, filters, data.draw(near(one)))

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from catchment.matching import Matcher
-from catchment.model.filter import Pattern
 from catchment.model.monitor import Monitor
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 
 START = datetime(2026, 11, 15, 10, 30, tzinfo=UTC)
 FILTERS = [f"x > {i % 7} and y = '{'ab'[i % 2]}'" for i in range(40)] + ["x any", "not exists(y)", "`d.e` = 2"]

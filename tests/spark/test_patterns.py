@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from catchment.errors import InputError
-from catchment.model.filter import Pattern
 from catchment.model.monitor import Monitor
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 
 pytestmark = pytest.mark.spark
 

@@ -24,7 +24,7 @@ from catchment.broker.idle import keep_prepared
 from catchment.broker.node import Node
 from catchment.broker.status import explained, status_of
 from catchment.errors import CatchmentError, shown
-from catchment.model.filter import IDENTITY_CODEPOINTS_MAX
+from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
 from catchment.routing.messages import Client, Neighbor, Time
 from catchment.wire import (
     VERSION,

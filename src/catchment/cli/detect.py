@@ -20,7 +20,7 @@ from catchment.errors import CatchmentError, InputError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from catchment.model.filter import Pattern
+    from catchment.model.pattern import Pattern
     from catchment.pipeline.inputs import Input
 
 
@@ -58,7 +58,7 @@ def run_detect(asked: Detecting) -> int:
 
 
 def _pattern(text: str, where: str = "PATTERN") -> Pattern:
-    from catchment.model.filter import Pattern
+    from catchment.model.pattern import Pattern
 
     try:
         return Pattern(text)

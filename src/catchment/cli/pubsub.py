@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from catchment.cli.terminal import BadUsage, console, described
 from catchment.errors import CatchmentError, InputError
+from catchment.model.advertisement import Advertisement
 from catchment.model.cesql import Cesql
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.model.values import Value, format_time, parse_time
 
 if TYPE_CHECKING:

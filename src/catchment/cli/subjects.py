@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from catchment.cli.terminal import BadUsage, described
 from catchment.errors import InputError
+from catchment.model.advertisement import Advertisement
 from catchment.model.box import Box
 from catchment.model.explanation import Explanation, explain, shown_literal
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.model.values import Json, format_duration
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 from catchment.model import ranges as rng
+from catchment.model.budget import charge, counted_cache
 from catchment.model.globs import Glob
 from catchment.model.ranges import Ranges
 
@@ -192,7 +192,7 @@ def in_one_only(first: bool, second: bool) -> bool:
 UNDECIDED: Final = "\ud800"
 
 
-@lru_cache(ANSWERS_MAX)
+@counted_cache(ANSWERS_MAX)
 def some_string(
     first: tuple[Piece, ...], second: tuple[Piece, ...], wanted: Callable[[bool, bool], bool]
 ) -> str | None:
@@ -205,6 +205,7 @@ def some_string(
         if wanted(*automaton.accepts(state)):
             return states[state]
         steps += automaton.steps_per_state
+        charge(automaton.steps_per_state)
         if steps > AUTOMATON_STEPS_MAX:
             return UNDECIDED
         for character in automaton.alphabet:
@@ -248,6 +249,7 @@ def _explored(automaton: _Automaton) -> dict[_State, list[_State]] | None:
     for state in queue:
         if len(queue) * automaton.steps_per_state > AUTOMATON_STEPS_MAX:
             return None
+        charge(automaton.steps_per_state)
         arrows[state] = [automaton.step(state, character) for character in automaton.alphabet]
         fresh = [reached for reached in dict.fromkeys(arrows[state]) if reached not in seen]
         seen.update(fresh)

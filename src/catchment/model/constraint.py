@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -156,6 +156,15 @@ def constraint(name: object, operator: object, value: object = None, kind: objec
     except CatchmentError as problem:
         raise _located(problem, f"{shown(attribute)} {canonical}") from None
     return Constraint(attribute, canonical, operand, checked_kind)
+
+
+def as_constraint(given: Constraint | Sequence[object]) -> Constraint:
+    """A constraint, or (name, operator[, value[, type]])."""
+    if isinstance(given, Constraint):
+        return given
+    if isinstance(given, str) or not 2 <= len(given) <= 4:
+        raise BadFilterError(f"{shown(given)} is not a constraint: write (name, operator, value) or add a type")
+    return constraint(*given)
 
 
 def _located(problem: CatchmentError, where: str) -> CatchmentError:

@@ -13,20 +13,24 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from catchment.errors import CatchmentError
+from catchment.errors import BadFilterError, CatchmentError
 from catchment.model.constraint import NAME_PATTERN, ORDER, RESERVED_WORDS, Constraint, Kind, constraint
+from catchment.model.expression import And, Expression, Not, Or
 from catchment.model.spelling import spelled
 from catchment.model.values import TIME_PATTERN, Value, parse_time
 
 # A longer text takes the slower way. So a filter on the fast path is too small to reach a limit on the size of filters.
 FAST_CODEPOINTS_MAX: Final = 1_024
+# A longer or deeper expression is left to the parser, which checks its limits as it reads.
+FAST_EXPRESSION_CODEPOINTS_MAX: Final = 32_768
+FAST_DEPTH_MAX: Final = 16
 # The same constraint occurs in many filters: so many are cached.
 _CONSTRAINTS_KEPT_MAX: Final = 65_536
 
 # The quantifiers are possessive (`*+`, `++`, `?+`) and the groups atomic: each token takes all characters it can and
 # gives none back, as in the lexer of the language.
 _SPACE: Final = r"[ \t\r\n\f]*+"
-_STRING: Final = r"""(?>"[^"\\]*"|'[^'\\]*')"""
+_STRING: Final = r"""(?>"(?>[^"\\]++|\\.)*+"|'(?>[^'\\]++|\\.)*+')"""
 _NUMBER: Final = r"[+-]?[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
 _TIME: Final = TIME_PATTERN.replace(r"\d", "[0-9]")
 _VALUE: Final = rf"(?>{_STRING}|{_TIME}|{_NUMBER}|(?i:true|false)(?![\w.]))"
@@ -36,9 +40,15 @@ _CONSTRAINT: Final = re.compile(
     |(?P<text_operator>(?>>\*|\*<|\*|(?i:prefix|suffix|contains|glob)(?![\w.]))){_SPACE}(?P<text>{_STRING})
     |(?i:in)(?![\w.]){_SPACE}\({_SPACE}(?P<members>{_VALUE}{_SPACE}(?:,{_SPACE}{_VALUE}{_SPACE})*+)\)
     |(?P<any>(?i:any)(?![\w.])))
-    {_SPACE}""".replace("\n    ", "")
+    {_SPACE}""".replace("\n    ", ""),
+    re.DOTALL,
 )
-_MEMBER: Final = re.compile(_VALUE)
+_MEMBER: Final = re.compile(_VALUE, re.DOTALL)
+# What stands between constraints, and what stands for one.
+_BETWEEN: Final = re.compile(
+    rf"""{_SPACE}(?:(?P<sign>[(),])|(?P<word>(?i:and|or|not|true|false))(?![\w.])
+    |(?i:exists){_SPACE}\({_SPACE}(?P<exists>(?>{NAME_PATTERN})){_SPACE}\)){_SPACE}""".replace("\n    ", "")
+)
 
 
 # --- text to constraints ------------------------------------------------------------------------
@@ -53,6 +63,94 @@ def parsed_fast(text: object) -> tuple[Constraint, ...] | None:
     if None in constraints:
         constraints = tuple(map(_constraint, text.split(", "))) if len(constraints) == 1 else (None,)
     return None if None in constraints else constraints  # type: ignore[return-value]
+
+
+def parsed_expression_fast(text: object) -> Expression | None:
+    """The expression that a text writes, by one walk over its tokens. Open parentheses wait on a stack, each with what
+    was read before it."""
+    if not isinstance(text, str) or len(text) > FAST_EXPRESSION_CODEPOINTS_MAX:
+        return None
+    at, end = 0, len(text)
+    level, stack, has_operand = _Level(), list[_Level](), False
+    while at < end:
+        token = _BETWEEN.match(text, at)
+        if token is not None:
+            at = token.end()
+            sign = token["sign"] or (token["word"] or "").lower()
+            if sign in ("and", "or", ",") and has_operand:
+                level.separated(sign)
+                has_operand = False
+                continue
+            if sign == ")" and has_operand and stack:
+                inner, level = level.closed(), stack.pop()
+                level.take(inner)
+                continue
+            if has_operand or sign in ("and", "or", ",", ")"):
+                return None
+            if sign == "not":
+                level.negations += 1
+                continue
+            if sign == "(":
+                if len(stack) >= FAST_DEPTH_MAX:
+                    return None
+                stack.append(level)
+                level = _Level()
+                continue
+            operand: Expression | None = _constant(token, sign)
+        else:
+            written = None if has_operand else _CONSTRAINT.match(text, at)
+            if written is None:
+                return None
+            at = written.end()
+            operand = _constraint(written.group())
+        if operand is None:
+            return None
+        level.take(operand)
+        has_operand = True
+    return level.closed() if has_operand and not stack else None
+
+
+def _constant(token: re.Match[str], sign: str) -> Expression | None:
+    """`true`, `false` or `exists(name)`."""
+    if sign:
+        return sign == "true"
+    if token["exists"].lower() in RESERVED_WORDS:
+        return None
+    try:
+        return Not(constraint(token["exists"], "absent"))
+    except CatchmentError:
+        return None
+
+
+class _Level:
+    """What was read within one pair of parentheses: clauses, the operands of an `or`, those of an `and`."""
+
+    __slots__ = ("ands", "clauses", "negations", "ors")
+
+    def __init__(self) -> None:
+        self.clauses: list[Expression] = []
+        self.ors: list[Expression] = []
+        self.ands: list[Expression] = []
+        self.negations = 0
+
+    def take(self, operand: Expression) -> None:
+        for _ in range(self.negations):
+            operand = Not(operand)
+        self.negations = 0
+        self.ands.append(operand)
+
+    def separated(self, sign: str) -> None:
+        if sign == "and":
+            return
+        self.ors.append(self.ands[0] if len(self.ands) == 1 else And(tuple(self.ands)))
+        self.ands = []
+        if sign == ",":
+            self.clauses.append(self.ors[0] if len(self.ors) == 1 else Or(tuple(self.ors)))
+            self.ors = []
+
+    def closed(self) -> Expression:
+        self.separated(",")
+        return self.clauses[0] if len(self.clauses) == 1 else And(tuple(self.clauses))
 
 
 @lru_cache(_CONSTRAINTS_KEPT_MAX)
@@ -70,7 +168,7 @@ def _operation(tokens: re.Match[str]) -> tuple[str, object]:
     if tokens["order"]:
         return tokens["order"], _value(tokens["value"])
     if tokens["text"]:
-        return tokens["text_operator"].lower(), tokens["text"][1:-1]
+        return tokens["text_operator"].lower(), _text(tokens["text"])
     if tokens["members"]:
         return "in", [_value(member) for member in _MEMBER.findall(tokens["members"])]
     return "any", None
@@ -79,13 +177,28 @@ def _operation(tokens: re.Match[str]) -> tuple[str, object]:
 def _value(text: str) -> Value:
     first = text[0]
     if first in "\"'":
-        return text[1:-1]
+        return _text(text)
     if first in "tTfF":
         return first in "tT"
     if "-" in text[1:] and "e" not in text.lower():
         return parse_time(text)
     # `constraint()` refuses an integer or a float that is too large.
     return int(text) if text.lstrip("+-").isdigit() else float(text)
+
+
+_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", '"': '"', "'": "'", "`": "`"}
+
+
+def _text(quoted: str) -> str:
+    """What a string in quotes stands for; BadFilterError for an escape that the parser of the language should read."""
+    inner = quoted[1:-1]
+    if "\\" not in inner:
+        return inner
+    try:
+        return _ESCAPE.sub(lambda escape: _ESCAPED[escape[1]], inner)
+    except KeyError:
+        raise BadFilterError("an unusual escape") from None
 
 
 # --- constraints to their canonical spelling ----------------------------------------------------

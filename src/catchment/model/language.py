@@ -20,42 +20,22 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput
 
 from catchment.errors import BadFilterError, CatchmentError, LimitError, ParseError, shown
 from catchment.model.constraint import Constraint, Kind, constraint
-from catchment.model.fast_path import parsed_fast
+from catchment.model.expression import FILTER_CONSTRAINTS_MAX, FILTER_DEPTH_MAX, And, Expression, Not, Or
+from catchment.model.fast_path import parsed_expression_fast, parsed_fast
 from catchment.model.values import INT_MAX, Value, parse_duration, parse_time
 
 # Any filter within `filter.FILTER_SIZE_MAX` prints to a shorter text, which must parse again.
 FILTER_TEXT_CODEPOINTS_MAX: Final = 262_144
-# How deep `not`, `and`, `or` may nest: the conversion to a filter recurses this deep.
-FILTER_DEPTH_MAX: Final = 64
-# Constraints in a text: no filter prints more than these.
-FILTER_CONSTRAINTS_MAX: Final = 8_192
 
 __all__ = ["And", "Expression", "Not", "Or", "parse_advertisement", "parse_duration", "parse_filter", "parse_pattern"]
-
-
-@dataclass(frozen=True, slots=True)
-class And:
-    parts: tuple[Expression, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Or:
-    parts: tuple[Expression, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    inner: Expression
-
-
-Expression = bool | Constraint | And | Or | Not
 
 
 def parse_filter(text: str) -> Expression:
     constraints = parsed_fast(text)
     if constraints is not None:
         return constraints[0] if len(constraints) == 1 else And(constraints)
-    return parse_any_filter(text)
+    expression = parsed_expression_fast(text)
+    return parse_any_filter(text) if expression is None else expression
 
 
 def parse_any_filter(text: str) -> Expression:

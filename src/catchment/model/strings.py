@@ -12,7 +12,7 @@ answer: not empty, not contained, not equal.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache, reduce
+from functools import reduce
 from itertools import combinations, product
 from operator import and_
 from typing import Final
@@ -33,6 +33,7 @@ from catchment.model.automaton import (
     some_string,
     successor,
 )
+from catchment.model.budget import charge, counted_cache
 from catchment.model.globs import Glob
 from catchment.model.ranges import Ranges
 
@@ -90,6 +91,7 @@ class Strings:
             return other
         if other.ranges == ALL:
             return self
+        charge(len(self.pieces) * len(other.pieces))
         return _of_pieces(tuple(a & b for a in self.pieces for b in other.pieces))
 
     def __or__(self, other: Strings) -> Strings:
@@ -210,7 +212,7 @@ EVERY_STRING: Final = Strings((Piece(ALL),))
 # --- normal form --------------------------------------------------------------------------------
 
 
-@lru_cache(ANSWERS_MAX)
+@counted_cache(ANSWERS_MAX)
 def _of_pieces(pieces: tuple[Piece, ...]) -> Strings:
     """The union of pieces in normal form: as ranges where it is a small union of ranges, else simplified pieces in a
     fixed order."""

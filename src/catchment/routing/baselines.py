@@ -29,8 +29,8 @@ from typing import Final
 
 from catchment.errors import CatchmentError, RemoteProtocolError
 from catchment.matching.ids import Id
-from catchment.model.filter import Pattern
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.routing.messages import (
     Action,
     Cancel,

@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from catchment.errors import CatchmentError
+from catchment.model.advertisement import Advertisement
 from catchment.model.cesql import Cesql
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 
 # Microseconds. Of the epoch in a live network, of the run in a simulation: a core only compares and adds.
 Time = int

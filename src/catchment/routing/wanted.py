@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from catchment.model.cesql import Cesql
-from catchment.model.filter import Filter, Pattern
+from catchment.model.filter import Filter
+from catchment.model.pattern import Pattern
 from catchment.routing.messages import Wanted
 
 

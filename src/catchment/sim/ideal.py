@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from catchment.model.filter import Advertisement, Filter
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from catchment.routing.baselines import CentralizedCore
 from catchment.routing.messages import Neighbor
 from catchment.routing.poset import K

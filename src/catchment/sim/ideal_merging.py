@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from functools import reduce
 from operator import or_
 
-from catchment.model.filter import Advertisement, Filter
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from catchment.routing.messages import Neighbor
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.merging import MergingCore

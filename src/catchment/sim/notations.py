@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from catchment.errors import InputError, shown
-from catchment.model.filter import Advertisement, Filter
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from catchment.model.values import Value
 from catchment.sim.scenario import Drawn, Publishers, Scenario, Subscribers, scenario_from_toml
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol, assert_never
 
 from catchment.errors import LimitError
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.model.values import Value
 from catchment.routing.messages import Time, Wanted
 from catchment.sim.checkers import DeliveryChecker, Network, ViolationError

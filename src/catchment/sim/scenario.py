@@ -49,8 +49,10 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta, Struct, ValidationError, convert
 
 from catchment.errors import CatchmentError, InputError, shown
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from catchment.model.measure import Distribution, Spread, choice, even
+from catchment.model.pattern import Pattern
 from catchment.model.values import Value
 from catchment.routing.core import RoutingCore
 from catchment.routing.siena.base import SienaCore

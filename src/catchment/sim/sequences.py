@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from catchment.model.filter import Pattern
 from catchment.model.monitor import Monitor
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.routing.messages import Deliver, DeliverSequence
 from catchment.sim.checkers import Network, ViolationError, is_advertised
 from catchment.sim.simulation import SimClient

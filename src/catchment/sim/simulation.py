@@ -17,8 +17,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol, assert_never
 
 from catchment.errors import CatchmentError, InputError, shown
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.model.values import Value
 from catchment.routing.core import RoutingCore
 from catchment.routing.messages import (

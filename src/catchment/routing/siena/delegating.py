@@ -40,9 +40,11 @@ from msgspec.structs import replace
 
 from catchment.errors import RemoteProtocolError
 from catchment.matching.ids import Id
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from catchment.model.monitor import HeldMonitor
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.routing.messages import (
     Action,
     Advertise,

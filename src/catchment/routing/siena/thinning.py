@@ -31,9 +31,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from catchment.model.filter import Pattern
 from catchment.model.monitor import MONITOR_KEYS_MAX, Key, key_of
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.routing.messages import Held
 
 # What one thinner holds, over all keys: some tens of megabytes.
