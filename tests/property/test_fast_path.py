@@ -75,7 +75,9 @@ def test_a_filter_is_the_same_either_way(text) -> None:
         return
     slow = Filter.of_boxes(Filter.of_expression(expression).boxes)
     fast = Filter(text)
-    assert (str(fast), fast.is_empty) == (str(slow), slow.is_empty)
+    assert fast.is_empty == slow.is_empty
+    if not fast.is_empty:
+        assert str(fast) == str(slow)
     assert fast.alternatives == slow.alternatives
     assert fast == slow
     assert hash(fast) == hash(slow)

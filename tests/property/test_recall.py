@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catchment.model.constraint import constraint
-from catchment.model.filter import union_of
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.routing import recall
 from tests import oracle

@@ -7,7 +7,7 @@ from catchment.model.filter import Filter
 from catchment.routing.summary.ids import Schema
 from catchment.routing.summary.summary import Summary
 from tests import oracle
-from tests.strategies import constraint, constraints, expressions, near, small_texts, union_of, values
+from tests.strategies import constraint, constraints, expressions, near, small_texts, values
 
 _plain = st.lists(
     st.one_of(

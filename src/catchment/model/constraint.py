@@ -20,7 +20,7 @@ from catchment.errors import BadFilterError, CatchmentError, LimitError, shown
 from catchment.model import domain, globs
 from catchment.model import ranges as rng
 from catchment.model.domain import Keys, Values, keys_between
-from catchment.model.strings import Strings, after_prefix, not_glob, of_glob, of_ranges, successor
+from catchment.model.strings import Strings, after_prefix, all_of, any_of, not_glob, of_glob, of_ranges, successor
 from catchment.model.values import (
     Json,
     Type,
@@ -71,9 +71,27 @@ KIND_OF_LITERAL: Final[dict[type, Kind]] = {
     datetime: Kind.TIME,
 }
 
-EQUALITY: Final = ("=", "!=", "in")
+EQUALITY: Final = ("=", "!=", "in", "not in")
 ORDER: Final = ("<", "<=", ">", ">=")
-STRING_ONLY: Final = ("prefix", "suffix", "substring", "glob", "not suffix", "not substring", "not glob")
+# Those that ignore case are written `name contains nocase "x"`. `in nocase` is several of `= nocase`.
+NOCASE: Final = (
+    "= nocase",
+    "!= nocase",
+    "in nocase",
+    "prefix nocase",
+    "suffix nocase",
+    "substring nocase",
+    "glob nocase",
+)
+NOT_NOCASE: Final = (
+    *("not in nocase", "not prefix nocase", "not suffix nocase"),
+    *("not substring nocase", "not glob nocase"),
+)
+STRING_ONLY: Final = (
+    *("prefix", "suffix", "substring", "glob", "not prefix", "not suffix", "not substring", "not glob"),
+    *NOCASE,
+    *NOT_NOCASE,
+)
 OPERATORS: Final = (*EQUALITY, *ORDER, *STRING_ONLY, "any", "absent")
 _SPELLINGS: Final = {">*": "prefix", "*<": "suffix", "*": "substring", "contains": "substring", "==": "=", "<>": "!="}
 _SYMBOLS: Final = {"prefix": ">*", "suffix": "*<", "substring": "*"}
@@ -116,7 +134,8 @@ class Constraint:
         negation, operator = ("not ", self.operator[4:]) if self.operator.startswith("not ") else ("", self.operator)
         typed = f"{self.kind} " if self.kind is not _literal_kind(self.value) else ""
         operand = "" if self.value is None else " " + _operand_text(self.value)
-        return f"{negation}{typed}{name} {_SYMBOLS.get(operator, operator)}{operand}"
+        base, nocase = (operator.removesuffix(" nocase"), " nocase") if operator.endswith(" nocase") else (operator, "")
+        return f"{negation}{typed}{name} {_SYMBOLS.get(base, base)}{nocase}{operand}"
 
     def to_json(self) -> dict[str, Json]:
         json: dict[str, Json] = {"name": self.name, "operator": self.operator}
@@ -145,7 +164,7 @@ _JSON_FIELDS: Final = {"name", "operator", "value", "type"}
 def constraint(name: object, operator: object, value: object = None, kind: object = None) -> Constraint:
     """A checked constraint. BadFilterError says which of the arguments do not go together."""
     attribute = _checked_attribute(name)
-    canonical = _SPELLINGS.get(operator, operator) if isinstance(operator, str) else operator
+    canonical = _canonical_operator(operator) if isinstance(operator, str) else operator
     if canonical not in OPERATORS:
         raise BadFilterError(f"unknown operator {shown(operator)} on {shown(name)}: use one of {', '.join(OPERATORS)}")
     assert isinstance(canonical, str)
@@ -156,6 +175,13 @@ def constraint(name: object, operator: object, value: object = None, kind: objec
     except CatchmentError as problem:
         raise _located(problem, f"{shown(attribute)} {canonical}") from None
     return Constraint(attribute, canonical, operand, checked_kind)
+
+
+def _canonical_operator(operator: str) -> str:
+    if operator.endswith(" nocase"):
+        base = operator.removesuffix(" nocase")
+        return f"{_SPELLINGS.get(base, base)} nocase"
+    return _SPELLINGS.get(operator, operator)
 
 
 def as_constraint(given: Constraint | Sequence[object]) -> Constraint:
@@ -186,7 +212,7 @@ def _checked_operand(operator: str, value: object) -> Value | tuple[Value, ...] 
         return None
     if value is None:
         raise BadFilterError("needs a value")
-    if operator != "in":
+    if operator.removeprefix("not ") not in ("in", "in nocase"):
         return checked(value)
     if isinstance(value, str) or not hasattr(value, "__iter__"):
         raise BadFilterError(f"needs a list of values, found {shown(value)}")
@@ -232,7 +258,11 @@ def _literal_kind(operand: Value | tuple[Value, ...] | None) -> Kind:
 
 def _check_pattern(operator: str, operand: object) -> None:
     """Compiles the glob that the operator stands for, because that refuses bad patterns."""
-    if operator in STRING_ONLY and operator != "prefix":
+    if operator.endswith(" nocase"):
+        for text in operand if isinstance(operand, tuple) else (operand,):
+            assert isinstance(text, str)
+            _nocase_glob(operator, text)
+    elif operator in STRING_ONLY and operator not in ("prefix", "not prefix"):
         assert isinstance(operand, str)
         _GLOB_OF[operator.removeprefix("not ")](operand)
 
@@ -259,8 +289,11 @@ def _satisfying(kind: Kind, operator: str, value: Value | tuple[Value, ...] | No
     if operator == "in":
         assert isinstance(value, tuple)
         return _union_of_equals(kind, value)
-    if operator == "!=":
-        return fitting(kind) - _satisfying(kind, "=", value)
+    if operator.endswith(" nocase"):
+        return domain.of_strings(_strings_nocase(operator, value if isinstance(value, tuple) else (value,)))
+    if operator in ("!=", "not in", "not prefix"):
+        opposite = "=" if operator == "!=" else operator.removeprefix("not ")
+        return fitting(kind) - _satisfying(kind, opposite, value)
     assert value is not None
     assert not isinstance(value, tuple)
     if isinstance(value, str):
@@ -334,6 +367,28 @@ def _strings_satisfying(operator: str, text: str) -> Strings:
     if operator.startswith("not "):
         return not_glob(_GLOB_OF[operator[4:]](text))
     return of_glob(_GLOB_OF[operator](text))
+
+
+_NOCASE_GLOB_OF: Final[dict[str, Callable[[str, bool], globs.Glob]]] = {
+    "=": globs.equal_glob,
+    "!=": globs.equal_glob,
+    "in": globs.equal_glob,
+    "prefix": globs.prefix_glob,
+    "suffix": globs.suffix_glob,
+    "substring": globs.substring_glob,
+    "glob": globs.glob,
+}
+
+
+def _nocase_glob(operator: str, text: str) -> globs.Glob:
+    return _NOCASE_GLOB_OF[operator.removeprefix("not ").removesuffix(" nocase")](text, True)
+
+
+def _strings_nocase(operator: str, texts: tuple[object, ...]) -> Strings:
+    found = [_nocase_glob(operator, str(text)) for text in texts]
+    if operator.startswith("not ") or operator == "!= nocase":
+        return not_glob(found[0]) if len(found) == 1 else all_of([not_glob(each) for each in found])
+    return of_glob(found[0]) if len(found) == 1 else any_of([of_glob(each) for each in found])
 
 
 # --- text ---------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Why a filter matched a notification or did not, clause by clause, with values that would have matched.
 
-A filter is explained by its alternatives: the conjunctions that are printed, indexed and routed. The alternative with
-the fewest failing clauses is the *nearest*. Each failing clause has an example: a value that satisfies it and all other
+A filter is explained as it was written. If it is an `or` of conjunctions, these are its alternatives. Otherwise its one
+alternative is the conjunction that is nearest to holding: of each `or` the part with the fewest failing clauses. The
+alternative with the fewest failing clauses is the *nearest*. Each failing clause has an example: a value that satisfies it and all other
 clauses of its alternative on the same attribute. So if a notification gets the examples of an alternative (and loses
 the attributes that must be absent), the alternative always holds. A clause goes without an example only where no
 example of a permitted size is known.
@@ -23,6 +24,7 @@ from catchment.model.cesql import Cesql
 from catchment.model.conjunction import Conjunction, Matchable
 from catchment.model.constraint import KIND_OF_LITERAL, TYPES_OF_KIND, Constraint, literal, quoted_name
 from catchment.model.domain import EVERYTHING, INTEGER_KEYED, Values
+from catchment.model.expression import And, Expression, Or, positive
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.model.values import (
@@ -182,12 +184,39 @@ def explain(filter: Filter | Cesql, notification: Matchable) -> Explanation:
     values = notification.matched if isinstance(notification, Notification) else notification
     if isinstance(filter, Cesql):
         return replace(explain(filter.filter, values), expression=_expression(filter, values))
-    return Explanation(
-        tuple(
-            ExplainedAlternative(conjunction, tuple(_clauses(conjunction, values)))
-            for conjunction in filter.alternatives
-        )
-    )
+    alternatives = [] if filter.is_empty else _alternatives(positive(filter.expression), values)
+    return Explanation(tuple(ExplainedAlternative(each, tuple(_clauses(each, values))) for each in alternatives))
+
+
+def _alternatives(expression: Expression, values: Mapping[str, Value]) -> list[Conjunction]:
+    """The conjunctions of a positive form that is an `or` of such, else the nearest one."""
+    parts = expression.parts if isinstance(expression, Or) else (expression,)
+    written = [_conjunction(part) for part in parts if part is not False]
+    if None not in written:
+        return [conjunction for conjunction in written if conjunction is not None]
+    return [Conjunction(tuple(dict.fromkeys(_nearest(expression, values)[1])))]
+
+
+def _conjunction(expression: Expression) -> Conjunction | None:
+    if expression is True:
+        return Conjunction(())
+    parts = expression.parts if isinstance(expression, And) else (expression,)
+    constraints = tuple(part for part in parts if isinstance(part, Constraint))
+    return Conjunction(constraints) if len(constraints) == len(parts) else None
+
+
+def _nearest(expression: Expression, values: Mapping[str, Value]) -> tuple[int, list[Constraint]]:
+    """How many clauses of a positive form fail at least, and the clauses that would have to hold then."""
+    match expression:
+        case Constraint():
+            return int(not expression.matches(values.get(expression.name))), [expression]
+        case And(parts):
+            found = [_nearest(part, values) for part in parts]
+            return sum(failing for failing, _ in found), [clause for _, clauses in found for clause in clauses]
+        case Or(parts):
+            return min((_nearest(part, values) for part in parts), key=lambda pair: pair[0])
+        case _:
+            raise AssertionError("a positive form has neither `not` nor truth values within it")
 
 
 def _expression(expression: Cesql, values: Mapping[str, Value]) -> ExplainedExpression:
@@ -226,6 +255,8 @@ _WORDS: Final = {
     "suffix": ("ends with {}", "does not end with {}"),
     "substring": ("contains {}", "does not contain {}"),
     "glob": ("is like {}", "is not like {}"),
+    "not in": ("none of {}", "is one of {}"),
+    "not prefix": ("does not start with {}", "starts with {}"),
     "not suffix": ("does not end with {}", "ends with {}"),
     "not substring": ("does not contain {}", "contains {}"),
     "not glob": ("is not like {}", "is like {}"),
@@ -250,7 +281,7 @@ def _operand(constraint: Constraint) -> str:
 
 
 def _wanted(constraint: Constraint) -> str:
-    text = _WORDS[constraint.operator][0].format(_operand(constraint))
+    text = _words(constraint)[0].format(_operand(constraint))
     if constraint.operator == "any":
         return text if len(TYPES_OF_KIND[constraint.kind]) == len(Type) else f"any {constraint.kind}"
     return f"{constraint.kind} {text}" if _is_typed(constraint) else text
@@ -263,7 +294,15 @@ def _is_typed(constraint: Constraint) -> bool:
 
 
 def _failing(constraint: Constraint) -> str:
-    return _WORDS[constraint.operator][1].format(_operand(constraint))
+    return _words(constraint)[1].format(_operand(constraint))
+
+
+def _words(constraint: Constraint) -> tuple[str, str]:
+    operator = constraint.operator
+    if not operator.endswith(" nocase"):
+        return _WORDS[operator]
+    wanted, failing = _WORDS[operator.removesuffix(" nocase")]
+    return f"{wanted}, whatever the case", f"{failing}, whatever the case"
 
 
 # --- examples -----------------------------------------------------------------------------------
@@ -337,9 +376,9 @@ def _strings_near(operator: str, operand: str) -> Iterator[Value]:
             yield operand + "a"
         case "<" | "<=":
             yield from (operand, operand[:-1])
-        case "!=" | "not suffix" | "not substring" | "not glob":
+        case "!=" | "!= nocase" | _ if operator.startswith(("not ", "!=")):
             yield "other"
-        case "glob":
+        case "glob" | "glob nocase":
             yield globs.glob(operand).least.replace("\0", "x")
         case _:
             yield operand
@@ -348,7 +387,11 @@ def _strings_near(operator: str, operand: str) -> Iterator[Value]:
 def _joined_strings(constraints: tuple[Constraint, ...]) -> Iterator[Value]:
     """Prefix, substrings and suffix written one after the other."""
     parts = {
-        operator: "".join(str(constraint.value) for constraint in constraints if constraint.operator == operator)
+        operator: "".join(
+            str(constraint.value)
+            for constraint in constraints
+            if constraint.operator.removesuffix(" nocase") == operator
+        )
         for operator in ("prefix", "substring", "suffix")
     }
     if any(parts.values()):

@@ -1,10 +1,10 @@
 """Filters as people write them: constraints under `and`, `or` and `not`.
 
-Three-valued logic: a constraint on an absent attribute, or on one of a type that does not fit, is unknown; `not unknown`
-is unknown; only true matches. De Morgan's laws hold in this logic too. So every expression has a *positive form*:
-`and` and `or` over *leaves*, where a leaf is a constraint that must be true or, under a `not`, one that must be false.
-An expression is true if and only if its positive form is, and a positive form needs only two values: a leaf that is
-unknown is one that does not hold.
+Three-valued logic: a constraint on an absent attribute, or on one of a type that does not fit, is unknown. `not` of
+what is unknown is unknown; only true matches. De Morgan's laws hold in this logic too. So every expression has a
+*positive form*: `and` and `or` over constraints, without `not`, since each operator has an opposite that is true where
+it is false. An expression is true if and only if its positive form is, and a positive form needs only two values: a
+constraint that is unknown is one that does not hold.
 
 The *canonical form* is the positive form with nested `and`s and `or`s made flat, duplicates left out and parts in the
 order of their texts. Its size is linear in the size of what was written: nothing is multiplied out.
@@ -42,8 +42,6 @@ class Not:
 
 
 Expression = bool | Constraint | And | Or | Not
-# A constraint that must be true, or one that must be false.
-Leaf = Constraint | Not
 
 
 # --- meaning ------------------------------------------------------------------------------------
@@ -59,7 +57,7 @@ def is_value(expression: Expression, values: Mapping[str, Value], wanted: bool) 
         case Not(inner):
             return is_value(inner, values, not wanted)
         case And(parts) | Or(parts):
-            # A conjunction is true if all its parts are, and false if one of them is; a disjunction the other way round.
+            # A conjunction is true if all its parts are, false if one of them is; a disjunction the other way round.
             if isinstance(expression, And) is wanted:
                 return all(is_value(part, values, wanted) for part in parts)
             return any(is_value(part, values, wanted) for part in parts)
@@ -94,17 +92,23 @@ def names_in(expression: Expression) -> frozenset[str]:
 
 # --- forms --------------------------------------------------------------------------------------
 
-# Constraints that are false where another is true, both unknown alike.
-_OPPOSITES: Final = {
-    "=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">",
-    "suffix": "not suffix", "not suffix": "suffix",
-    "substring": "not substring", "not substring": "substring",
-    "glob": "not glob", "not glob": "glob",
-}  # fmt: skip
+# Of each operator the one that is true where it is false; both are unknown alike.
+_NEGATIONS: Final = {
+    "=": "!=",
+    "<": ">=",
+    ">": "<=",
+    "= nocase": "!= nocase",
+    **{
+        operator: f"not {operator}"
+        for base in ("in", "prefix", "suffix", "substring", "glob")
+        for operator in (base, f"{base} nocase")
+    },
+}
+_OPPOSITES: Final = {**_NEGATIONS, **{negation: operator for operator, negation in _NEGATIONS.items()}}
 
 
 def positive(expression: Expression, wanted: bool = True) -> Expression:
-    """The positive form of an expression or, if not `wanted`, of its negation: `not` stands before constraints only."""
+    """The positive form of an expression or, if not `wanted`, of its negation."""
     match expression:
         case bool():
             return expression is wanted
@@ -123,10 +127,7 @@ def _negated(constraint: Constraint) -> Expression:
         return Constraint(constraint.name, "any", None, Kind.ANY)
     if constraint.operator == "any":
         return False  # a present value of a fitting type always satisfies it
-    opposite = _OPPOSITES.get(constraint.operator)
-    if opposite is None:
-        return Not(constraint)
-    return Constraint(constraint.name, opposite, constraint.value, constraint.kind)
+    return Constraint(constraint.name, _OPPOSITES[constraint.operator], constraint.value, constraint.kind)
 
 
 def _joined(kind: type[And] | type[Or], parts: list[Expression]) -> Expression:
@@ -173,8 +174,8 @@ def text_of(expression: Expression) -> str:
         case Constraint():
             return str(expression)
         case Not(inner):
-            bare = isinstance(inner, Constraint) and not str(inner).startswith("not ")
-            return f"not {text_of(inner)}" if bare or isinstance(inner, bool) else f"not ({text_of(inner)})"
+            is_bare = isinstance(inner, bool) or (isinstance(inner, Constraint) and not str(inner).startswith("not "))
+            return f"not {text_of(inner)}" if is_bare else f"not ({text_of(inner)})"
         case And(parts):
             return " and ".join(f"({text_of(part)})" if isinstance(part, Or) else text_of(part) for part in parts)
         case Or(parts):

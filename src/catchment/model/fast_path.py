@@ -37,7 +37,8 @@ _VALUE: Final = rf"(?>{_STRING}|{_TIME}|{_NUMBER}|(?i:true|false)(?![\w.]))"
 _CONSTRAINT: Final = re.compile(
     rf"""{_SPACE}(?:(?P<type>string|number|int|float|bool|time)[ \t\r\n\f]++)?(?P<name>(?>{NAME_PATTERN})){_SPACE}
     (?:(?P<order>(?>==?|!=|<>|<=|>=|<|>(?!\*))){_SPACE}(?P<value>{_VALUE})
-    |(?P<text_operator>(?>>\*|\*<|\*|(?i:prefix|suffix|contains|glob)(?![\w.]))){_SPACE}(?P<text>{_STRING})
+    |(?P<text_operator>(?>>\*|\*<|\*|(?i:prefix|suffix|contains|glob)(?![\w.])|==?(?={_SPACE}(?i:nocase))|!=(?={_SPACE}(?i:nocase)))){_SPACE}(?P<nocase>(?i:nocase)(?![\w.])){_SPACE}(?P<folded_text>{_STRING})
+    |(?P<plain_operator>(?>>\*|\*<|\*|(?i:prefix|suffix|contains|glob)(?![\w.]))){_SPACE}(?P<text>{_STRING})
     |(?i:in)(?![\w.]){_SPACE}\({_SPACE}(?P<members>{_VALUE}{_SPACE}(?:,{_SPACE}{_VALUE}{_SPACE})*+)\)
     |(?P<any>(?i:any)(?![\w.])))
     {_SPACE}""".replace("\n    ", ""),
@@ -168,7 +169,9 @@ def _operation(tokens: re.Match[str]) -> tuple[str, object]:
     if tokens["order"]:
         return tokens["order"], _value(tokens["value"])
     if tokens["text"]:
-        return tokens["text_operator"].lower(), _text(tokens["text"])
+        return tokens["plain_operator"].lower(), _text(tokens["text"])
+    if tokens["nocase"]:
+        return f"{tokens['text_operator'].lower()} nocase", _text(tokens["folded_text"])
     if tokens["members"]:
         return "in", [_value(member) for member in _MEMBER.findall(tokens["members"])]
     return "any", None

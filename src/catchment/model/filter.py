@@ -23,7 +23,7 @@ from catchment.model import expression as ex
 from catchment.model.box import WHOLE, Box
 from catchment.model.budget import BudgetSpent, budget, charge
 from catchment.model.conjunction import Conjunction, Matchable, box_of, matched_values
-from catchment.model.constraint import Constraint, as_constraint
+from catchment.model.constraint import STRING_ONLY, Constraint, as_constraint
 from catchment.model.expression import And, Expression, Not, Or
 from catchment.model.fast_path import is_small, spelled_fast
 from catchment.model.normal import ALTERNATIVES_MAX, irredundant, normalized
@@ -38,7 +38,7 @@ FILTER_SIZE_MAX: Final = 16_384
 NORMAL_STEPS_MAX: Final = 4_000
 # Constraints that need automata to be compared: a filter with more has no normal form.
 HARD_LEAVES_MAX: Final = 8
-AUTOMATON_OPERATORS: Final = frozenset(("suffix", "substring", "glob", "not suffix", "not substring", "not glob"))
+AUTOMATON_OPERATORS: Final = frozenset(STRING_ONLY) - {"prefix"}
 # Steps that a relation between two filters may take, besides their normal forms.
 RELATION_STEPS_MAX: Final = 20_000
 # The products of alternatives that a single `and` may make, before equal and contradictory ones are dropped.
@@ -338,6 +338,8 @@ def _covers(wider: Expression, narrower: Expression) -> bool:
     charge(8)
     if wider == narrower or wider is True or narrower is False:
         return True
+    if (isinstance(narrower, And) and wider in narrower.parts) or (isinstance(wider, Or) and narrower in wider.parts):
+        return True
     if isinstance(wider, And):
         return all(_covers(part, narrower) for part in wider.parts)
     if isinstance(narrower, Or):
@@ -346,7 +348,7 @@ def _covers(wider: Expression, narrower: Expression) -> bool:
         return True
     if isinstance(narrower, And):
         return any(_covers(wider, part) for part in narrower.parts)
-    if isinstance(wider, Or) or isinstance(wider, bool) or isinstance(narrower, bool):
+    if isinstance(wider, Or | bool) or isinstance(narrower, bool):
         return False
     return covering.covers(boxes_of(wider), boxes_of(narrower))
 

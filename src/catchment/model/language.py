@@ -19,7 +19,7 @@ from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, VisitError
 
 from catchment.errors import BadFilterError, CatchmentError, LimitError, ParseError, shown
-from catchment.model.constraint import Constraint, Kind, constraint
+from catchment.model.constraint import NOCASE, Constraint, Kind, constraint
 from catchment.model.expression import FILTER_CONSTRAINTS_MAX, FILTER_DEPTH_MAX, And, Expression, Not, Or
 from catchment.model.fast_path import parsed_expression_fast, parsed_fast
 from catchment.model.values import INT_MAX, Value, parse_duration, parse_time
@@ -127,7 +127,7 @@ class _Builder(Transformer[Token, Any]):
     def advertised_not(self, parts: list[_Sized]) -> _Sized:
         advertised = parts[0].expression
         assert isinstance(advertised, Constraint)
-        if advertised.operator not in ("suffix", "substring", "glob"):
+        if advertised.operator not in ("suffix", "substring", "glob", *NOCASE[3:]):
             raise BadFilterError(f"not {advertised}: an advertisement says what may appear; use != or another operator")
         return _Sized(constraint(advertised.name, f"not {advertised.operator}", advertised.value), 0, 1)
 
@@ -164,6 +164,14 @@ class _Builder(Transformer[Token, Any]):
     def membership(self, parts: list[Any]) -> _Sized:
         kind, name, *values = parts
         return _constrained(name, "in", values, kind)
+
+    def comparison_nocase(self, parts: list[Any]) -> _Sized:
+        kind, name, operator, value = parts
+        return _constrained(name, f"{operator.lower()} nocase", value, kind)
+
+    def membership_nocase(self, parts: list[Any]) -> _Sized:
+        kind, name, *values = parts
+        return _constrained(name, "in nocase", values, kind)
 
     def presence(self, parts: list[Any]) -> _Sized:
         kind, name = parts
@@ -258,6 +266,7 @@ _NAMES: Final = {
     "TYPE": "a type (string, number, int, float, bool, time)",
     "COMPARISON": "= != < <= > >=",
     "STRING_OPERATOR": ">* (prefix) *< (suffix) * (contains) glob",
+    "_NOCASE": "nocase",
     "STRING": "a string in quotes",
     "NUMBER": "a number",
     "TIME": "a time such as 2026-11-15T10:30:00Z",

@@ -288,7 +288,9 @@ def _piece(name: str, piece: Piece) -> list[Alternative]:
 
 def _glob(name: str, negation: str, glob: Glob) -> Constraint:
     operator, operand = glob.simplest_operator
-    if negation and operator not in ("suffix", "substring"):
+    if negation and operator == "= nocase":
+        return Constraint(name, "!= nocase", operand, Kind.STRING)
+    if negation and not glob.ignores_case and operator not in ("suffix", "substring"):
         operator, operand = "glob", glob.pattern
     return Constraint(name, negation + operator, operand, Kind.STRING)
 

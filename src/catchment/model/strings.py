@@ -172,6 +172,7 @@ def of_ranges(ranges: Ranges[str]) -> Strings:
 def of_glob(glob: Glob) -> Strings:
     """The strings that a glob matches; as ranges where its operator is `=`, a prefix, `*` or `?*`."""
     operator, operand = glob.simplest_operator
+    # A glob that ignores case has another operator, and is no range.
     if operator == "=":
         return of_ranges(((operand, successor(operand)),))
     if operator == "prefix":
@@ -267,7 +268,7 @@ def _is_empty(piece: Piece) -> bool:
 
 
 def _piece_order(piece: Piece) -> tuple[object, ...]:
-    patterns = [sorted(glob.pattern for glob in globs) for globs in (piece.wanted, piece.unwanted)]
+    patterns = [sorted((glob.pattern, glob.ignores_case) for glob in globs) for globs in (piece.wanted, piece.unwanted)]
     return len(piece.wanted) + len(piece.unwanted), patterns, [low for low, _ in piece.ranges]
 
 

@@ -1,9 +1,9 @@
 """A wider filter for an expression whose normal form is past its budget: what brokers route it by.
 
-The expression is walked once. An `and` keeps what narrows it cheaply: at most one constraint that needs an automaton for
-each attribute, and those of its `or`s that leave at most BOXES_MAX products. An `or` that has more than BOXES_MAX boxes
-becomes the box around them. So the result covers the expression, has few alternatives, and is found in time linear in
-the expression.
+The expression is walked once. An `and` keeps what narrows it cheaply: for each attribute at most one constraint that
+needs an automaton, and those of its `or`s that leave at most BOXES_MAX products. An `or` that has more than BOXES_MAX
+boxes becomes the box around them.
+So the result covers the expression, has few alternatives, and is found in time linear in the expression.
 """
 
 from __future__ import annotations
@@ -51,26 +51,21 @@ def _boxes(expression: Expression) -> list[Box]:
     match expression:
         case bool():
             return [WHOLE] if expression else []
-        case Constraint() | Not():
-            name, values = _leaf(expression)
-            return [Box({name: values})] if values else []
+        case Constraint():
+            values = expression.satisfied_by
+            return [Box({expression.name: values})] if values else []
         case And(parts):
             return _in_all(parts)
         case Or(parts):
             return _in_any(parts)
-
-
-def _leaf(leaf: Constraint | Not) -> tuple[str, Values]:
-    if isinstance(leaf, Constraint):
-        return leaf.name, leaf.satisfied_by
-    assert isinstance(leaf.inner, Constraint)
-    return leaf.inner.name, leaf.inner.failed_by
+        case Not():
+            raise AssertionError("a positive form has no `not`")
 
 
 def _in_all(parts: Sequence[Expression]) -> list[Box]:
-    boxes = [_box_of_leaves([part for part in parts if isinstance(part, Constraint | Not)])]
+    boxes = [_box_of([part for part in parts if isinstance(part, Constraint)])]
     # The fewest boxes first: they narrow the most for the products they make.
-    others = sorted((_boxes(part) for part in parts if not isinstance(part, Constraint | Not)), key=len)
+    others = sorted((_boxes(part) for part in parts if not isinstance(part, Constraint)), key=len)
     for other in others:
         if len(boxes) * len(other) <= BOXES_MAX:
             boxes = [both for box in boxes for its in other if (both := _both(box, its)) is not None]
@@ -80,11 +75,10 @@ def _in_all(parts: Sequence[Expression]) -> list[Box]:
     return [box for box in boxes if box]
 
 
-def _box_of_leaves(leaves: Sequence[Constraint | Not]) -> Box:
+def _box_of(constraints: Sequence[Constraint]) -> Box:
     box: Box | None = WHOLE
-    for leaf in leaves:
-        name, values = _leaf(leaf)
-        box = None if box is None else _both(box, Box({name: values}))
+    for constraint in constraints:
+        box = None if box is None else _both(box, Box({constraint.name: constraint.satisfied_by}))
     return EMPTY if box is None else box
 
 
@@ -118,7 +112,7 @@ def _in_any(parts: Sequence[Expression]) -> list[Box]:
 
 
 def _fewer(boxes: Sequence[Box]) -> list[Box]:
-    """At most BOXES_MAX boxes around these: those on the same attributes are joined; if they are still too many, all."""
+    """At most BOXES_MAX boxes around these: those on the same attributes are joined; if that leaves too many, all."""
     by_names: dict[tuple[str, ...], list[Box]] = {}
     for box in boxes:
         by_names.setdefault(tuple(box.sets), []).append(box)
