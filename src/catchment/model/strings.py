@@ -59,11 +59,10 @@ def prefix_ranges(prefix: str) -> Ranges[str]:
 class Strings:
     """An immutable set of strings. Build it with the functions below; combine with & | and `inverse`."""
 
-    __slots__ = ("_extremes", "pieces")
+    __slots__ = ("pieces",)
 
     def __init__(self, pieces: tuple[Piece, ...]) -> None:
         self.pieces = pieces
-        self._extremes: tuple[str | None, str | None] | None = None
 
     @property
     def ranges(self) -> Ranges[str] | None:
@@ -152,9 +151,8 @@ class Strings:
     def extremes(self) -> tuple[str | None, str | None]:
         """The least of the shortest strings inside the set, and the least of the shortest outside. None where there
         is no such string, UNDECIDED where the search takes too many steps."""
-        if self._extremes is None:
-            self._extremes = extremes(self.pieces)
-        return self._extremes
+        # Asked each time, though it was found before: each question is charged what it costs (`budget.py`).
+        return extremes(self.pieces)
 
     @property
     def identity(self) -> tuple[object, ...]:
