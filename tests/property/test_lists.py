@@ -4,7 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from catchment.matching import Matcher
-from catchment.matching.lists import VIEWED_BYTES_MAX, words_of
+from catchment.matching.lists import VIEWED_BYTES_MAX, id_texts_of
 from catchment.model.filter import Filter
 
 LONGEST = "x" * VIEWED_BYTES_MAX
@@ -20,7 +20,7 @@ def test_views_say_what_strings_say(ids, levels):
     for i, one in enumerate(ids):
         matcher.add(one, Filter.of(("level", ">", i)))
     found = matcher.match_batch([{"level": level} for level in levels])
-    words = words_of(found.tables)
+    words = id_texts_of(found.tables)
     expected = [sorted(ids[:level]) for level in levels]
     assert words.listed(*words.ranked([found])).to_pylist() == expected
     views = words.views()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from catchment.errors import InputError
 from catchment.matching import Matcher
 from catchment.matching.kernels import ids as kids
-from catchment.matching.kernels.tables import Living
-from catchment.matching.rooms import Packed
+from catchment.matching.kernels.tables import SubscriptionColumns
+from catchment.matching.workspace import ArrayHandles
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
 from catchment.model.notification import NOTIFICATION_ATTRIBUTES_MAX, Notification
@@ -87,10 +87,10 @@ def test_times_in_plain_mappings():
 
 def test_handles_are_made_only_of_what_a_kernel_takes():
     with pytest.raises(AssertionError):
-        Packed(Living(NONE32, NONE32, NONE32, NONE32, NONE8))
+        ArrayHandles(SubscriptionColumns(NONE32, NONE32, NONE32, NONE32, NONE8))
     with pytest.raises(AssertionError):
-        Packed(Living(np.zeros((3, 2), np.int64)[:, 0], NONE32, NONE32, NONE32, NONE8))
-    assert Packed(Living(NONE64, NONE32, NONE32, NONE32, NONE8)).handles.shape == (5, 3)
+        ArrayHandles(SubscriptionColumns(np.zeros((3, 2), np.int64)[:, 0], NONE32, NONE32, NONE32, NONE8))
+    assert ArrayHandles(SubscriptionColumns(NONE64, NONE32, NONE32, NONE32, NONE8)).handles.shape == (5, 3)
 
 
 # --- ids ----------------------------------------------------------------------------------------
