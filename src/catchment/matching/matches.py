@@ -30,6 +30,9 @@ class Matches(Sequence[list[Id]]):
     `matches[i]` is the sorted list of the ids of notification i.
     """
 
+    offsets: Array
+    ids: Array
+
     def __init__(self, offsets: Array, ids: Array, tables: Sequence[Ids]) -> None:
         self.offsets, self.ids, self._tables = offsets, ids, tables
         self._bases = list(accumulate(map(len, tables), initial=0))
