@@ -156,7 +156,7 @@ def test_near_misses_are_one_clause_short(case):
 
 def _arrow(rows):
     """Columns of one type each: the first type seen under a name decides, other values are left out."""
-    types = {}
+    types: dict[str, type] = {}
     for row in rows:
         for name, value in row.items():
             types.setdefault(name, type(value))

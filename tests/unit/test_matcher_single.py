@@ -1,4 +1,4 @@
-"""Matching one notification: rooms that grow, ids that are made when first listed, sorting, threads that share."""
+"""Matching a single notification: workspaces that grow, ids made when first listed, sorting, threads that share."""
 
 import random
 import threading
@@ -22,7 +22,7 @@ from tests import oracle
 NONE32, NONE64, NONE8 = np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.uint8)
 
 
-# --- rooms --------------------------------------------------------------------------------------
+# --- workspaces ---------------------------------------------------------------------------------
 
 
 def test_the_output_grows_and_serves_again():
@@ -189,7 +189,7 @@ def test_threads_share_a_matcher_while_it_changes():
         while not ended.is_set():
             i = order.randrange(len(rows))
             listed = found.match(rows[i])
-            if [id for id in listed if id < "s200"] != steady[i] or listed != sorted(set(listed)):
+            if [id for id in listed if str(id) < "s200"] != steady[i] or listed != sorted(set(listed), key=str):
                 wrong.append((i, listed))
 
     readers = [threading.Thread(target=read, args=(seed,)) for seed in range(3)]
