@@ -2,6 +2,7 @@
 
 import math
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,7 +21,7 @@ pack = msgspec.msgpack.encode
 times = st.datetimes(timezones=st.just(UTC))
 # Of a frame that anybody may send: what the model takes, and what it does not.
 names = st.sampled_from(("price", "volume", "é", "", "$seq", "x" * 255, "x" * 256, "new name")) | some.texts
-values = st.one_of(
+values: st.SearchStrategy[Any] = st.one_of(
     some.values,
     st.sampled_from((math.nan, math.inf, -math.inf, -0.0, 2**63, 2**64 - 1, -(2**63), None, b"bytes", [], {"a": 1})),
     st.sampled_from(("x" * 65_536, "x" * 65_537)),
@@ -36,7 +37,7 @@ fields = st.tuples(
 notes = st.builds(lambda found, count: list(found[:count]), fields, st.integers(3, 6)) | values
 
 
-class SlowDecoder(Decoder):
+class SlowDecoder(Decoder[Any]):
     """Asks the model about each."""
 
     def _plain(self, body):
@@ -90,7 +91,7 @@ def test_a_name_that_is_new_is_known_the_next_time():
     name = "a name that nobody has used before"
     assert name not in KNOWN_NAMES
     body = pack(("Publish", 0, [({name: 1}, "me", 1, None)]))
-    decoder = Decoder(wire.ToBroker)
+    decoder: Decoder[Any] = Decoder(wire.ToBroker)
     assert decoder._plain(body) is None
     found = decoder.decoded(body)
     assert decoder._plain(body) == found
@@ -103,7 +104,7 @@ def test_a_name_that_stands_twice_is_not_sent_on(entries):
     attributes = head + pack("price") + pack(1) + others + pack("price") + pack(2)
     note = b"\x96" + attributes + pack("me") + pack(1) + pack(None) + pack(None) + pack(b"body")
     for _ in range(2):  # its names are new, then known
-        found = Decoder(wire.ToBroker).decoded(b"\x93" + pack("Publish") + pack(0) + b"\x91" + note)
+        found: Any = Decoder(wire.ToBroker).decoded(b"\x93" + pack("Publish") + pack(0) + b"\x91" + note)
         (one,) = found.notifications
         assert one["price"] == 2
         assert one.packed.count(b"price") == 1

@@ -29,6 +29,8 @@ def reference():
     if not REFERENCE.is_file():
         pytest.skip("the reference generator is not beside this repository")
     spec = importlib.util.spec_from_file_location("reference_workloads", REFERENCE)
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -95,10 +95,14 @@ class Shape(NamedTuple):
 class ConstraintLike(Protocol):
     """A constraint, or another object with the same fields."""
 
-    name: Any
-    operator: Any
-    value: Any
-    kind: Any
+    @property
+    def name(self) -> Any: ...
+    @property
+    def operator(self) -> Any: ...
+    @property
+    def value(self) -> Any: ...
+    @property
+    def kind(self) -> Any: ...
 
 
 def shape_of(constraints: Iterable[ConstraintLike]) -> Shape | None:

@@ -1,20 +1,27 @@
-"""Kernels for the content graph: which of many filters are the least that cover one, and what follows from the edges.
+"""Kernels for the content graph: the immediate predecessors of each filter, and what follows from these edges.
 
-Filters come in *groups* of one skeleton (`model/witness.py`). A filter of group g is a point: of each span of g the
-least key, and the greatest negated, so that f covers g's other member h just if no coordinate of f is above h's. A
-group that has more than a few members is a k-d tree of such points; of a node the lowest and the highest coordinates
-are known. `above` lists for each group those whose skeleton covers its own, itself not included; groups are numbered
-so that what covers has the smaller number.
+A filter that covers b is a *coverer* of b. The immediate predecessors of b are its *least* coverers: those that cover
+no other coverer of b.
 
-To find the least coverers of b, its groups are searched from the most special to the most general, for points at or
-below b's. What covers a filter that was found already is not looked at: a node is left out as a whole if its highest
-corner covers one. So the search costs what it finds, not what there is. Filters without a shape (*hard* ones) are
-groups of one point, their hull; which of them cover what was decided before and is listed in `hard`.
+Filters with the same skeleton (`model/witness.py`) form a *group*. A filter is a point: its coordinates are, for each
+span of its group, the least key and the greatest key negated. So of two filters of a group, f covers h if and only if
+no coordinate of f is above that of h. The points of a group with more than a few members are a k-d tree
+(`kd_trees.py`). For each group, `above` lists the other groups whose skeleton covers its own. Groups are numbered such
+that a group above another has the smaller number.
+
+To find the least coverers of b, the search goes through its own group and the groups above, from the most special to
+the most general. In each it looks for points at or below the point of b. It skips what covers a coverer that it has
+already; the *shadow* of such a coverer is its point in the dimensions of the group that is searched. A whole node is
+skipped if the highest corner of its bounds covers a shadow. So the work grows with the number of least coverers, not
+with the number of filters.
+
+A filter without a shape is *hard*. It is a group of its own, with its hull as the only point. Which filters it covers
+was decided before and is listed in `hard`.
 """
 
 # mypy: disable-error-code="return-value, no-any-return, arg-type"
 # Numpy's integers are the ints of a kernel.
-# ruff: noqa: SIM110, PLR1730 -- plain comparisons compile to the plainest code
+# ruff: noqa: SIM110 -- plain comparisons compile to the plainest code
 
 from __future__ import annotations
 
@@ -23,170 +30,40 @@ from typing import NamedTuple
 import numpy as np
 
 from catchment.matching.kernels.jit import Ints, inlined, kernel
-
-# Nodes of so few points are not split.
-LEAF_POINTS = 8
-# Halvings of any number of points. A split halves a node, or else one of the next two leaves a half constant in one
-# coordinate: no tree is deeper than this and twice the coordinates.
-DEPTH_MAX = 64
+from catchment.matching.kernels.kd_trees import DEPTH_MAX, build_trees
 
 
 class Forest(NamedTuple):
-    """All groups and their filters. What is listed by group, or by filter, has one place more where it is `starts`."""
+    """All groups and their filters. An array called `starts` has one entry more than there are groups, or filters: list
+    i goes from `starts[i]` to `starts[i + 1]`."""
 
     group_of: Ints  # by filter
-    is_hard: Ints
-    is_left_out: Ints  # it says the same as another
-    firsts: Ints  # by group: its filters
-    lasts: Ints
-    bases: Ints  # by group: its points
+    is_hard: Ints  # by filter
+    is_left_out: Ints  # by filter: another has the same meaning
+    firsts: Ints  # by group: its first filter
+    lasts: Ints  # by group: the end of its filters
+    bases: Ints  # by group: where its points begin
     points: Ints
     dim_starts: Ints  # by group: its dimensions, rising
     dims: Ints
-    roots: Ints  # by group: its tree
+    roots: Ints  # by group: the root of its tree, or -1
     nodes: Ints
     bounds: Ints
-    above_starts: Ints  # by group: groups above it, rising
+    above_starts: Ints  # by group: the groups above it, rising
     above: Ints
-    hard_starts: Ints  # by filter: hard filters that cover it, rising
+    hard_starts: Ints  # by filter: the hard filters that cover it, rising
     hard: Ints
 
 
 class Search(NamedTuple):
-    """Room to search with."""
+    """The arrays that a search for the coverers of b works in."""
 
-    marks: Ints
-    wanted: Ints
-    shadows: Ints
-    stack: Ints
-    found: Ints
-    covering: Ints
-
-
-# --- trees --------------------------------------------------------------------------------------
-
-
-@kernel
-def bounds_of(points: Ints, first: int, last: int, width: int, base: int, out: Ints, at: int) -> None:
-    """The lowest and the highest coordinates of the points of a node."""
-    for j in range(width):
-        low = high = points[base + first * width + j]
-        for i in range(first + 1, last):
-            found = points[base + i * width + j]
-            if found < low:
-                low = found
-            if found > high:
-                high = found
-        out[at + j], out[at + width + j] = low, high
-
-
-@kernel
-def swap(points: Ints, order: Ints, a: int, b: int, width: int, base: int) -> None:
-    order[a], order[b] = order[b], order[a]
-    for k in range(width):
-        left, right = base + a * width + k, base + b * width + k
-        points[left], points[right] = points[right], points[left]
-
-
-@kernel
-def select(points: Ints, order: Ints, first: int, last: int, width: int, base: int, j: int) -> int:
-    """Brings the median along coordinate j to the middle (Hoare); the median."""
-    low, high, middle = first, last - 1, (first + last) >> 1
-    while low < high:
-        pivot = points[base + ((low + high) >> 1) * width + j]
-        i, k = low, high
-        while i <= k:
-            while points[base + i * width + j] < pivot:
-                i += 1
-            while points[base + k * width + j] > pivot:
-                k -= 1
-            if i <= k:
-                swap(points, order, i, k, width, base)
-                i += 1
-                k -= 1
-        if middle <= k:
-            high = k
-        elif middle >= i:
-            low = i
-        else:
-            break
-    return points[base + middle * width + j]
-
-
-@kernel
-def split(points: Ints, order: Ints, first: int, last: int, width: int, base: int, j: int) -> int:
-    """Parts the points of a node along coordinate j, in which they differ, without cutting equal ones apart: where the
-    higher half begins."""
-    median = select(points, order, first, last, width, base, j)
-    cut = first
-    for i in range(first, last):
-        if points[base + i * width + j] < median:
-            swap(points, order, cut, i, width, base)
-            cut += 1
-    if cut == first:
-        for i in range(first, last):
-            if points[base + i * width + j] == median:
-                swap(points, order, cut, i, width, base)
-                cut += 1
-    return cut
-
-
-@kernel
-def widest(points: Ints, first: int, last: int, width: int, base: int, bounds: Ints, at: int, turn: int) -> int:
-    """The coordinate to split along: that in which most points differ from the one before, of some of them."""
-    best, most = -1, -1
-    for shift in range(width):
-        j = (turn + shift) % width
-        if bounds[at + j] == bounds[at + width + j]:
-            continue
-        differ = 0
-        step = max(1, (last - first) // 32)
-        for i in range(first + step, last, step):
-            if points[base + i * width + j] != points[base + (i - step) * width + j]:
-                differ += 1
-        if differ > most:
-            best, most = j, differ
-    return best
-
-
-@kernel
-def build_trees(
-    sizes: Ints, widths: Ints, points: Ints, order: Ints, roots: Ints, nodes: Ints, bounds: Ints, stack: Ints
-) -> int:
-    """Makes a tree of each group with more than a leaf's points, and brings the points and `order` into its order.
-
-    `nodes` has rows (first, last, left, right, place in bounds) with points numbered from the first of all groups;
-    left is -1 in a leaf. `roots` gets the node of each group, or -1. Gives the number of nodes."""
-    count, filled, start, base = 0, 0, 0, 0
-    for group in range(len(sizes)):
-        size, width = sizes[group], widths[group]
-        roots[group] = -1
-        if size > LEAF_POINTS and width > 0:
-            roots[group] = count
-            stack[0, 0], stack[0, 1], stack[0, 2] = count, 0, size
-            count += 1
-            top = 1
-            while top > 0:
-                top -= 1
-                node, first, last = stack[top, 0], stack[top, 1], stack[top, 2]
-                bounds_of(points, first, last, width, base, bounds, filled)
-                nodes[node, 0], nodes[node, 1], nodes[node, 2] = start + first, start + last, -1
-                nodes[node, 4] = filled
-                filled += 2 * width
-                if last - first <= LEAF_POINTS:
-                    continue
-                j = widest(points, first, last, width, base, bounds, nodes[node, 4], node)
-                if j < 0:
-                    continue
-                middle = split(points, order[start : start + size], first, last, width, base, j)
-                nodes[node, 2], nodes[node, 3] = count, count + 1
-                stack[top, 0], stack[top, 1], stack[top, 2] = count, first, middle
-                stack[top + 1, 0], stack[top + 1, 1], stack[top + 1, 2] = count + 1, middle, last
-                top += 2
-                count += 2
-        start += size
-        base += size * width
-    return count
+    marks: Ints  # by group: b, if a coverer of b was found in a group below it
+    wanted: Ints  # the point of b in the dimensions of the group that is searched
+    shadows: Ints  # the shadows of the coverers in that group
+    stack: Ints  # nodes still to be visited
+    coverers: Ints  # the coverers so far
+    covering: Ints  # by hard coverer: 1 if it covers another coverer
 
 
 # --- searching ----------------------------------------------------------------------------------
@@ -194,7 +71,7 @@ def build_trees(
 
 @kernel
 def holds(values: Ints, first: int, last: int, wanted: int) -> bool:
-    """Whether a sorted part of an array has a number."""
+    """Whether a sorted part of an array holds a number."""
     end = last
     while first < last:
         middle = (first + last) >> 1
@@ -207,7 +84,7 @@ def holds(values: Ints, first: int, last: int, wanted: int) -> bool:
 
 @inlined
 def project(t: Forest, g: int, f: int, out: Ints) -> None:
-    """The coordinates of filter f in the dimensions of group g, which are among its own."""
+    """Writes the coordinates of filter f in the dimensions of group g, which are among those of its own group."""
     own = t.group_of[f]
     at = t.dim_starts[own]
     place = t.bases[own] + (f - t.firsts[own]) * 2 * (t.dim_starts[own + 1] - at)
@@ -221,6 +98,7 @@ def project(t: Forest, g: int, f: int, out: Ints) -> None:
 
 @kernel
 def is_below(points: Ints, at: int, bound: Ints, width: int) -> bool:
+    """Whether no coordinate of the point at `at` is above that of `bound`: then the point covers it."""
     for j in range(width):
         if points[at + j] > bound[j]:
             return False
@@ -228,8 +106,8 @@ def is_below(points: Ints, at: int, bound: Ints, width: int) -> bool:
 
 
 @kernel
-def covers_found(points: Ints, at: int, shadows: Ints, count: int, width: int) -> bool:
-    """Whether a point covers one of the filters found, by their shadows in its dimensions."""
+def covers_shadow(points: Ints, at: int, shadows: Ints, count: int, width: int) -> bool:
+    """Whether a point covers one of the shadows."""
     for i in range(count):
         if is_below(points, at, shadows[i], width):
             return True
@@ -238,9 +116,9 @@ def covers_found(points: Ints, at: int, shadows: Ints, count: int, width: int) -
 
 @kernel
 def without_covering(
-    points: Ints, at: int, found: Ints, shadows: Ints, shadow_count: int, before: int, count: int, width: int
+    points: Ints, at: int, coverers: Ints, shadows: Ints, shadow_count: int, before: int, count: int, width: int
 ) -> int:
-    """Leaves out those found since `before` that cover the point; how many are left."""
+    """Leaves out the coverers from `before` on that cover the point at `at`; returns how many coverers are left."""
     kept = before
     for i in range(before, count):
         shadow = shadows[shadow_count + i - before]
@@ -250,7 +128,7 @@ def without_covering(
                 covers = False
                 break
         if not covers:
-            found[kept] = found[i]
+            coverers[kept] = coverers[i]
             for j in range(width):
                 shadows[shadow_count + kept - before, j] = shadow[j]
             kept += 1
@@ -261,20 +139,21 @@ def without_covering(
 def scan(
     t: Forest, s: Search, b: int, g: int, first: int, last: int, shadow_count: int, before: int, count: int
 ) -> int:
-    """Takes in filters of group g that cover b and nothing found. The shadows of those found in this group, since
-    `before`, stand after the others. How many are found then, or -1 for want of room."""
+    """Adds the filters first to last of group g that cover b and no coverer so far. Those found in this group, from
+    `before` on, have their shadows behind the `shadow_count` others. Returns how many coverers there are then, or -1 if
+    an array is too short."""
     width = 2 * (t.dim_starts[g + 1] - t.dim_starts[g])
     for f in range(first, last):
         at = t.bases[g] + (f - t.firsts[g]) * width
         if f == b or not is_below(t.points, at, s.wanted, width):
             continue
-        if covers_found(t.points, at, s.shadows, shadow_count + count - before, width):
+        if covers_shadow(t.points, at, s.shadows, shadow_count + count - before, width):
             continue
-        count = without_covering(t.points, at, s.found, s.shadows, shadow_count, before, count, width)
+        count = without_covering(t.points, at, s.coverers, s.shadows, shadow_count, before, count, width)
         place = shadow_count + count - before
-        if count == len(s.found) or place == len(s.shadows):
+        if count == len(s.coverers) or place == len(s.shadows):
             return -1
-        s.found[count] = f
+        s.coverers[count] = f
         for j in range(width):
             s.shadows[place, j] = t.points[at + j]
         count += 1
@@ -283,7 +162,8 @@ def scan(
 
 @inlined
 def search_group(t: Forest, s: Search, b: int, g: int, shadow_count: int, count: int) -> int:
-    """Adds the least coverers of b in group g to those found; how many are found then, or -1 for want of room."""
+    """Adds the least coverers of b in group g. Returns how many coverers there are then, or -1 if an array is too
+    short."""
     before, root = count, t.roots[g]
     if root < 0:
         return scan(t, s, b, g, t.firsts[g], t.lasts[g], shadow_count, before, count)
@@ -295,13 +175,13 @@ def search_group(t: Forest, s: Search, b: int, g: int, shadow_count: int, count:
         node = s.stack[top]
         at = t.nodes[node, 4]
         if not is_below(t.bounds, at, s.wanted, width):
-            continue
-        if covers_found(t.bounds, at + width, s.shadows, shadow_count + count - before, width):
-            continue
+            continue  # not even the lowest corner covers b
+        if covers_shadow(t.bounds, at + width, s.shadows, shadow_count + count - before, width):
+            continue  # the highest corner covers a coverer, so every point here does
         if t.nodes[node, 2] < 0:
             count = scan(t, s, b, g, t.nodes[node, 0], t.nodes[node, 1], shadow_count, before, count)
         else:
-            # The higher half is nearer to b, and what is found there makes the other one smaller.
+            # The higher half is on top of the stack: it is nearer to b, and its coverers rule out more of the other.
             s.stack[top], s.stack[top + 1] = t.nodes[node, 2], t.nodes[node, 3]
             top += 2
     return count
@@ -309,42 +189,44 @@ def search_group(t: Forest, s: Search, b: int, g: int, shadow_count: int, count:
 
 @inlined
 def mark(t: Forest, s: Search, g: int, b: int) -> None:
-    """Says of the groups above g that something found lies below them."""
+    """Marks the groups above g: a coverer of b was found below them."""
     for k in range(t.above_starts[g], t.above_starts[g + 1]):
         s.marks[t.above[k]] = b
 
 
 @inlined
 def cast_shadows(t: Forest, s: Search, g: int, count: int) -> int:
-    """The shadows in group g of what was found in groups below it; how many, or -1 for want of room."""
+    """Writes the shadows, in group g, of the coverers from groups below it. Returns how many, or -1 if the array is too
+    short."""
     shadow_count = 0
     for i in range(count):
-        other = t.group_of[s.found[i]]
+        other = t.group_of[s.coverers[i]]
         if holds(t.above, t.above_starts[other], t.above_starts[other + 1], g):
             if shadow_count == len(s.shadows):
                 return -1
-            project(t, g, s.found[i], s.shadows[shadow_count])
+            project(t, g, s.coverers[i], s.shadows[shadow_count])
             shadow_count += 1
     return shadow_count
 
 
 @inlined
 def least_coverers(t: Forest, s: Search, b: int) -> int:
-    """Writes the least of the filters that cover b into `found`; their number, or -1 for want of room."""
+    """Writes the least coverers of b to `s.coverers`. Returns how many, or -1 if an array is too short."""
     own, count = t.group_of[b], 0
     for k in range(t.hard_starts[b], t.hard_starts[b + 1]):
-        if count == len(s.found):
+        if count == len(s.coverers):
             return -1
-        s.found[count] = t.hard[k]
+        s.coverers[count] = t.hard[k]
         count += 1
         mark(t, s, t.group_of[t.hard[k]], b)
     hards = count
-    # Its own group first, then from the largest number down: what covers has the smaller one.
+    # First its own group, then the groups above from the largest number down: a group comes before those above it.
     last = t.above_starts[own + 1]
     for k in range(last, t.above_starts[own] - 1, -1):
         g = own if k == last else t.above[k]
         is_marked = s.marks[g] == b
         is_flat = t.dim_starts[g + 1] == t.dim_starts[g]
+        # A group without spans has a single meaning. Within its own group, b equals it; a marked one covers a coverer.
         if (g == own and (t.is_hard[b] or is_flat)) or (is_flat and is_marked):
             continue
         shadow_count = cast_shadows(t, s, g, count) if is_marked else 0
@@ -362,35 +244,36 @@ def least_coverers(t: Forest, s: Search, b: int) -> int:
 
 @inlined
 def without_covering_hard(t: Forest, s: Search, hards: int, count: int) -> int:
-    """Leaves out hard filters that cover another of those found."""
+    """Leaves out the hard coverers that cover another coverer; the first `hards` coverers are hard. Returns how many
+    are left."""
     if hards == 0:
         return count
     for i in range(hards):
         s.covering[i] = 0
         for k in range(count):
-            other = s.found[k]
-            if k != i and holds(t.hard, t.hard_starts[other], t.hard_starts[other + 1], s.found[i]):
+            other = s.coverers[k]
+            if k != i and holds(t.hard, t.hard_starts[other], t.hard_starts[other + 1], s.coverers[i]):
                 s.covering[i] = 1
                 break
     kept = 0
     for i in range(count):
         if i >= hards or not s.covering[i]:
-            s.found[kept] = s.found[i]
+            s.coverers[kept] = s.coverers[i]
             kept += 1
     return kept
 
 
 @kernel
 def immediate_edges(t: Forest, first: int, last: int, s: Search, predecessors: Ints, ends: Ints) -> int:
-    """The immediate predecessors of filters from `first` to `last`, one list after another, and where each ends. Stops
-    where `predecessors`, or what is to search with, has no room: gives the first filter not done."""
+    """Writes the immediate predecessors of filters first to last, one list after another, and where each list ends. If
+    an array is too short it stops. Returns the first filter that is not done, else `last`."""
     filled = 0
     for b in range(first, last):
         count = 0 if t.is_left_out[b] else least_coverers(t, s, b)
         if count < 0 or filled + count > len(predecessors):
             return b
         for i in range(count):
-            predecessors[filled + i] = s.found[i]
+            predecessors[filled + i] = s.coverers[i]
         filled += count
         ends[b - first + 1] = filled
     return last
@@ -401,7 +284,11 @@ def immediate_edges(t: Forest, first: int, last: int, s: Search, predecessors: I
 
 @kernel
 def successors_of(predecessors: Ints, ends: Ints, starts: Ints, successors: Ints) -> None:
-    """Edges by predecessor, from lists by successor: `starts` gets where each list begins."""
+    """Turns the lists of predecessors into lists of successors; `starts` gets where each list begins.
+
+    `starts` is 0 at first. Entry i + 2 counts the successors of i; summed up, entry i + 1 is where its list begins, and
+    filling the list moves that to its end, which is where the next list begins.
+    """
     for edge in range(len(predecessors)):
         starts[predecessors[edge] + 2] += 1
     for node in range(2, len(starts)):
@@ -415,8 +302,8 @@ def successors_of(predecessors: Ints, ends: Ints, starts: Ints, successors: Ints
 
 @kernel
 def depths(ends: Ints, starts: Ints, successors: Ints, order: Ints, depth: Ints, waiting: Ints) -> int:
-    """The longest way from a root to each filter, and an order in which predecessors come first; how many have one,
-    which is all of them in a graph without circles."""
+    """Writes the length of the longest path from a root to each filter, and an order in which predecessors come first.
+    Returns how many filters are in the order: all of them, if the graph has no cycle."""
     count = len(ends) - 1
     filled = 0
     for node in range(count):
@@ -431,8 +318,7 @@ def depths(ends: Ints, starts: Ints, successors: Ints, order: Ints, depth: Ints,
         done += 1
         for k in range(starts[node], starts[node + 1]):
             after = successors[k]
-            if depth[node] + 1 > depth[after]:
-                depth[after] = depth[node] + 1
+            depth[after] = max(depth[after], depth[node] + 1)
             waiting[after] -= 1
             if waiting[after] == 0:
                 order[filled] = after
@@ -442,7 +328,7 @@ def depths(ends: Ints, starts: Ints, successors: Ints, order: Ints, depth: Ints,
 
 @kernel
 def held_above(order: Ints, starts: Ints, successors: Ints, held: Ints, above: Ints) -> None:
-    """For each filter, the brokers (bits) that hold something that covers it."""
+    """Writes for each filter the brokers, as bits, that hold another filter that covers it."""
     above[:] = 0
     for i in range(len(order)):
         node = order[i]
@@ -456,25 +342,26 @@ def held_above(order: Ints, starts: Ints, successors: Ints, held: Ints, above: I
 
 
 @kernel
-def mutual(t: Forest, rows: Ints, hard: Ints, shadow: Ints, found: Ints) -> None:
-    """Of pairs of a filter and a hard one that covers it, which are covered the other way too."""
+def mutual(t: Forest, rows: Ints, hard: Ints, shadow: Ints, is_mutual: Ints) -> None:
+    """For pairs of a filter and a hard filter that covers it: whether the filter covers the hard one too."""
     for i in range(len(rows)):
         f, h = rows[i], hard[i]
         if t.is_hard[f]:
-            found[i] = holds(t.hard, t.hard_starts[h], t.hard_starts[h + 1], f)
+            is_mutual[i] = holds(t.hard, t.hard_starts[h], t.hard_starts[h + 1], f)
             continue
         g, other = t.group_of[f], t.group_of[h]
         if holds(t.above, t.above_starts[other], t.above_starts[other + 1], g):
             width = 2 * (t.dim_starts[g + 1] - t.dim_starts[g])
             project(t, g, h, shadow)
-            found[i] = is_below(t.points, t.bases[g] + (f - t.firsts[g]) * width, shadow, width)
+            is_mutual[i] = is_below(t.points, t.bases[g] + (f - t.firsts[g]) * width, shadow, width)
 
 
 # --- warming ------------------------------------------------------------------------------------
 
 
 def warm() -> None:
-    """Takes every kernel once, with arrays of the types that the pipeline has: two filters, one above the other."""
+    """Compiles every kernel by calling it, with arrays of the types that the pipeline uses: two filters, one above the
+    other."""
     i8, i32, i64 = np.int8, np.int32, np.int64
     points, nodes, bounds = np.array([1, -9, 2, -8], i64), np.empty((5, 5), i64), np.empty(17, i64)
     sizes, widths, order, roots = np.array([2], i64), np.array([2], i64), np.arange(2, dtype=i64), np.empty(1, i64)

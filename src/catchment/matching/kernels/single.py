@@ -1,4 +1,4 @@
-"""The kernel that matches one notification: parsing, walking and sorting in a single call."""
+"""The kernel that matches a single notification: it parses, walks and sorts in one call."""
 
 # mypy: disable-error-code="return-value, no-any-return, arg-type"
 # Numpy's integers are the ints of a kernel.
@@ -12,32 +12,28 @@ from catchment.matching.kernels.ids import sort_numbers
 from catchment.matching.kernels.jit import kernel
 from catchment.matching.kernels.match import Handles, match_entries
 from catchment.matching.kernels.parse import MANY_NAMES, PARSED, parse_rows
-from catchment.matching.kernels.tables import ONE_FIRST, Entries, living_at, one_at
+from catchment.matching.kernels.tables import SINGLE_FIRST, Entries, columns_at, single_at
 
-# What match_one says instead of a count.
+# What match_single returns instead of a count.
 REFUSED, NO_ROOM, UNLISTED = -1, -2, -3
 
 
 @kernel
-def match_one(tables: Handles, living: Handles, room: Handles, packed: bytes, version: int) -> int:
-    """How many match one notification; their numbers stand in `sorted`, in the order of their ids.
+def match_single(tables: Handles, columns: Handles, workspace: Handles, packed: bytes, version: int) -> int:
+    """How many subscriptions match the notification; `sorted` holds their numbers, in the order of their ids.
 
-    REFUSED: a name or value is none of the model. NO_ROOM: too many attributes, bytes or matches for the arrays.
-    UNLISTED: `offsets[1]` numbers stand in `out`, but not all of their ids are ready to be listed.
+    REFUSED: a name or value is not valid. NO_ROOM: too many attributes, bytes or matches for the arrays.
+    UNLISTED: `out` holds `offsets[1]` numbers, but the ids of some are not made yet.
     """
-    one, buffer = one_at(room, ONE_FIRST), array_of_bytes(packed)
-    if len(buffer) > len(one.text):
+    n, buffer = single_at(workspace, SINGLE_FIRST), array_of_bytes(packed)
+    if len(buffer) > len(n.text):
         return NO_ROOM
-    status, names, _ = parse_rows(
-        buffer, one.slots, one.starts, one.name_of, one.type_of, one.key_of, one.place_of, one.names
-    )
+    status, names, _ = parse_rows(buffer, n.slots, n.starts, n.name_of, n.type_of, n.key_of, n.place_of, n.names)
     if status != PARSED:
         return NO_ROOM if status == MANY_NAMES else REFUSED
-    b = Entries(
-        one.starts, one.name_of, one.type_of, one.key_of, one.place_of, one.names, buffer, one.attribute_of, one.text
-    )
-    if match_entries(tables, living, room, b, names, version, 0, 0, 1, one.out, one.offsets) == 0:
+    b = Entries(n.starts, n.name_of, n.type_of, n.key_of, n.place_of, n.names, buffer, n.attribute_of, n.text)
+    if match_entries(tables, columns, workspace, b, names, version, 0, 0, 1, n.out, n.offsets) == 0:
         return NO_ROOM
-    count, v = one.offsets[1], living_at(living, 0)
-    ready = sort_numbers(one.out, count, v.id_place, v.id_made, one.sorted, one.spare, one.counts)
+    count, v = n.offsets[1], columns_at(columns, 0)
+    ready = sort_numbers(n.out, count, v.id_place, v.id_made, n.sorted, n.spare, n.counts)
     return count if ready else UNLISTED
