@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from catchment.matching.kernels.bytes import HASH_FACTOR, HASH_MASK
-from catchment.matching.kernels.ingest import C_ATTRIBUTE, C_COUNT, C_OPERATOR, C_START, GLOB
+from catchment.matching.kernels.ingest import C_ATTRIBUTE, C_COUNT, C_OPERATOR, C_START, GLOB, NOT
 from catchment.matching.kernels.jit import Bytes, Ints, kernel
 from catchment.matching.kernels.rank import copy_unescaped
 from catchment.matching.kernels.tables import GRAM_SIZES
@@ -37,7 +37,7 @@ def has_literal(blob: Bytes, parsed: Ints, constraints: Ints, has: Ints) -> None
     for i in range(len(constraints)):
         c = constraints[i]
         start, end = parsed[c, C_START], parsed[c, C_START] + parsed[c, C_COUNT]
-        if parsed[c, C_OPERATOR] == GLOB:
+        if parsed[c, C_OPERATOR] & (NOT - 1) == GLOB:
             start, end = longest_literal(blob, start, end)
         has[i] = end > start
 
@@ -50,7 +50,7 @@ def list_literals(blob: Bytes, parsed: Ints, constraints: Ints, places: Ints, ta
         c = constraints[i]
         start, end = parsed[c, C_START], parsed[c, C_START] + parsed[c, C_COUNT]
         places[i, 0] = at
-        if parsed[c, C_OPERATOR] == GLOB:
+        if parsed[c, C_OPERATOR] & (NOT - 1) == GLOB:
             start, end = longest_literal(blob, start, end)
             at = copy_unescaped(blob, start, end, target, at)
         else:

@@ -12,7 +12,7 @@ In all functions below `x` is the index (Tables), `s` the scratch arrays (Scratc
 # Numpy's integers are the ints of a kernel.
 # A call that passes a dozen arrays reads better packed than with one argument to a line.
 # fmt: off
-# ruff: noqa: PLR1714, SIM102, SIM109 -- plain comparisons compile to the plainest code
+# ruff: noqa: PLR1714, SIM102, SIM109, SIM110 -- plain comparisons compile to the plainest code
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ from catchment.matching.kernels.compile import (
     T_ABSENT,
     T_GLOB,
     T_IN,
+    T_NOT_GLOB,
+    T_NOT_SET,
     T_NOT_SUBSTRING,
     T_OUT,
     T_SET,
@@ -45,6 +47,7 @@ from catchment.matching.kernels.compile import (
     TIME_BASE,
 )
 from catchment.matching.kernels.jit import Bytes, Ints, inlined, kernel
+from catchment.matching.kernels.nodes import AND, LEAF
 from catchment.matching.kernels.rank import BOOLEAN_RANKS, rank_in_keys, rank_of_number, rank_of_string
 from catchment.matching.kernels.tables import (
     A_NAME,
@@ -124,6 +127,11 @@ def _holds_other(
             else:
                 high = middle
         return low < b and set_pool[low] == rank
+    if kind == T_NOT_SET:
+        for i in range(a, b):  # rare, and short
+            if set_pool[i] == rank:
+                return False
+        return True
     if kind == T_TYPE:
         return type_of[entry] == a
     if type_of[entry] != STRING:
@@ -184,7 +192,8 @@ def _rank_entries(x: Tables, s: Scratch, b: Entries, first: int, last: int) -> N
 
 @inlined
 def _find_patterns(x: Tables, s: Scratch, b: Entries, stamp: int) -> None:
-    """Puts the nodes of all patterns whose literal piece occurs in a string of the notification on the stack."""
+    """Stamps all patterns whose literal piece occurs in a string of the notification, in one pass over each string, and
+    puts their nodes on the stack."""
     mask = len(x.gram_slots) - 1
     for p in range(s.control[PRESENT]):
         attribute = s.present[p]
@@ -225,17 +234,108 @@ def _push_patterns(
             continue
         if equal_bytes(b.buffer, first, x.literal_blob, x.literal_places[pattern, 0], length):
             s.pattern_stamp[pattern] = stamp
-            s.stack[s.control[DEPTH]] = x.gram_patterns[i, 2]
-            s.control[DEPTH] += 1
+            if x.gram_patterns[i, 2] >= 0:  # else it is only a leaf of expressions
+                s.stack[s.control[DEPTH]] = x.gram_patterns[i, 2]
+                s.control[DEPTH] += 1
+
+
+@kernel
+def _leaf_holds(
+    node: int, stamp: int, leaf_starts: Ints, leaf_tests: Ints, pattern_of: Ints, rank_of: Ints, entry_of: Ints,
+    pattern_stamp: Ints, type_of: Ints, place_of: Ints, key_of: Ints, buffer: Bytes, set_pool: Ints,
+    pattern_places: Ints, blob: Bytes
+) -> bool:
+    """Whether the constraint of a leaf holds. The pass over the strings has found which literals occur."""
+    for t in range(leaf_starts[node], leaf_starts[node + 1]):
+        code = leaf_tests[t, 0]
+        kind = code & TEST_KIND_MASK
+        rank = rank_of[code >> TEST_KIND_BITS]
+        if kind == T_IN:
+            if rank < leaf_tests[t, 1] or rank > leaf_tests[t, 2]:
+                return False
+            continue
+        if kind >= T_SUBSTRING and kind <= T_NOT_GLOB and len(pattern_of) > 0:
+            pattern = pattern_of[leaf_tests[t, 1]]
+            if pattern >= 0:
+                occurs = pattern_stamp[pattern] == stamp
+                if kind == T_SUBSTRING or kind == T_NOT_SUBSTRING:
+                    # The other test of the leaf, which comes first, has seen to it that the value is a string.
+                    if occurs != (kind == T_SUBSTRING):
+                        return False
+                    continue
+                if not occurs:  # without its literal piece a glob does not match
+                    if kind == T_GLOB:
+                        return False
+                    continue
+        if not _holds_other(
+            kind, rank, leaf_tests[t, 1], leaf_tests[t, 2], entry_of[code >> TEST_KIND_BITS], type_of, place_of,
+            key_of, buffer, set_pool, pattern_places, blob
+        ):
+            return False
+    return True
+
+
+@kernel
+def _is_true(
+    root: int, stamp: int, node_kind: Ints, node_starts: Ints, children: Ints, node_state: Ints, open_nodes: Ints,
+    leaf_starts: Ints, leaf_tests: Ints, pattern_of: Ints, rank_of: Ints, entry_of: Ints, pattern_stamp: Ints,
+    type_of: Ints, place_of: Ints, key_of: Ints, buffer: Bytes, set_pool: Ints, pattern_places: Ints, blob: Bytes
+) -> bool:
+    """Whether an expression is true. What is known of a node is kept for the rest of the notification (`node_state`):
+    each constraint and each shared part is looked at once at most."""
+    known, depth = 2 * stamp, 0
+    if node_state[root] >= known:
+        return node_state[root] > known
+    open_nodes[0, 0], open_nodes[0, 1] = root, node_starts[root]
+    while depth >= 0:
+        node, at = open_nodes[depth, 0], open_nodes[depth, 1]
+        is_and = node_kind[node] == AND
+        value, below = is_and, np.int64(-1)  # what it is if no child decides; a child that must be known first
+        while at < node_starts[node + 1]:
+            child = np.int64(children[at])
+            if node_state[child] < known:
+                if node_kind[child] != LEAF:
+                    below = child
+                    break
+                holds = _leaf_holds(
+                    child, stamp, leaf_starts, leaf_tests, pattern_of, rank_of, entry_of, pattern_stamp, type_of,
+                    place_of, key_of, buffer, set_pool, pattern_places, blob
+                )
+                node_state[child] = known + (1 if holds else 0)
+            if (node_state[child] > known) != is_and:
+                value = not is_and
+                break
+            at += 1
+        if below >= 0:
+            open_nodes[depth, 1] = at
+            depth += 1
+            open_nodes[depth, 0], open_nodes[depth, 1] = below, node_starts[below]
+        else:
+            node_state[node] = known + (1 if value else 0)
+            depth -= 1
+    return node_state[root] > known
 
 
 @inlined
-def _emit(x: Tables, s: Scratch, v: SubscriptionColumns, out: Ints, first_row: int, last_row: int, stamp: int) -> None:
+def _fails(x: Tables, s: Scratch, b: Entries, shared: int, stamp: int) -> bool:
+    """Whether a shared subscription is an expression that is not true."""
+    root = x.shared_root[shared]
+    return root >= 0 and not _is_true(
+        root, stamp, x.expression_kind, x.expression_starts, x.expression_children, s.node_state, s.open_nodes,
+        x.leaf_starts, x.leaf_tests, x.pattern_of, s.rank, s.entry_of, s.pattern_stamp, b.type_of, b.place_of,
+        b.key_of, b.buffer, x.set_pool, x.pattern_places, x.blob
+    )
+
+
+@inlined
+def _emit(
+    x: Tables, s: Scratch, v: SubscriptionColumns, b: Entries, out: Ints, first_row: int, last_row: int, stamp: int
+) -> None:
     """Writes the numbers of the subscriptions of matching rows; sets FULL if `out` is too short."""
     written = s.control[WRITTEN]
     first, last = x.row_runs[first_row], x.row_runs[last_row]
     if s.control[GROUPING]:
-        _emit_groups(x, s, v, out, first_row, last_row, stamp)
+        _emit_groups(x, s, v, b, out, first_row, last_row, stamp)
         return
     if written + last - first > len(out):
         s.control[FULL] = 1
@@ -252,6 +352,8 @@ def _emit(x: Tables, s: Scratch, v: SubscriptionColumns, out: Ints, first_row: i
                     s.control[FULL] = 1
                     return
                 s.shared_stamp[which] = stamp
+                if _fails(x, s, b, which, stamp):
+                    continue
                 out[written] = number
                 written += 1
     s.control[WRITTEN] = written
@@ -274,14 +376,18 @@ def _emit_group(s: Scratch, v: SubscriptionColumns, out: Ints, number: int, stam
 
 @inlined
 def _emit_groups(
-    x: Tables, s: Scratch, v: SubscriptionColumns, out: Ints, first_row: int, last_row: int, stamp: int
+    x: Tables, s: Scratch, v: SubscriptionColumns, b: Entries, out: Ints, first_row: int, last_row: int, stamp: int
 ) -> None:
     """Writes the groups of the subscriptions of matching rows."""
     for number in range(x.row_runs[first_row], x.row_runs[last_row]):
         _emit_group(s, v, out, number, stamp)
     if len(x.shared) > 0:
+        sole = x.row_runs[len(x.row_runs) - 1]
         for i in range(x.row_shared[first_row], x.row_shared[last_row]):
-            _emit_group(s, v, out, x.shared[i], stamp)
+            number = x.shared[i]
+            # The group first: it may be written already, and then the expression need not be looked at.
+            if s.group_stamp[v.group_of[number]] != stamp and not _fails(x, s, b, number - sole, stamp):
+                _emit_group(s, v, out, number, stamp)
 
 
 @inlined
@@ -331,14 +437,16 @@ def _window(x: Tables, group: int, rank: int) -> tuple[int, int]:
 
 
 @inlined
-def _enter_group(x: Tables, s: Scratch, v: SubscriptionColumns, group: int, rank: int, out: Ints, stamp: int) -> None:
+def _enter_group(
+    x: Tables, s: Scratch, v: SubscriptionColumns, b: Entries, group: int, rank: int, out: Ints, stamp: int
+) -> None:
     """Puts the children of a group whose edge holds the rank on the stack. In a flat group they are all matches, and
     their rows are consecutive."""
     first, last = _window(x, group, rank)
     if first >= last:
         return
     if x.groups[group, G_FLAT]:
-        _emit(x, s, v, out, x.node_row[first], x.node_own[last - 1], stamp)
+        _emit(x, s, v, b, out, x.node_row[first], x.node_own[last - 1], stamp)
         return
     depth = s.control[DEPTH]
     if x.groups[group, G_CLASS] <= UPTO:
@@ -354,7 +462,9 @@ def _enter_group(x: Tables, s: Scratch, v: SubscriptionColumns, group: int, rank
 
 
 @inlined
-def _enter_groups(x: Tables, s: Scratch, v: SubscriptionColumns, first: int, last: int, out: Ints, stamp: int) -> None:
+def _enter_groups(
+    x: Tables, s: Scratch, v: SubscriptionColumns, b: Entries, first: int, last: int, out: Ints, stamp: int
+) -> None:
     """Enters the groups of a node whose dimension the notification has. Few groups are tried one by one; of many, those
     of each present dimension are found by binary search."""
     present = s.control[PRESENT]
@@ -362,7 +472,7 @@ def _enter_groups(x: Tables, s: Scratch, v: SubscriptionColumns, first: int, las
         for group in range(first, last):
             rank = s.rank[x.groups[group, G_DIMENSION]]
             if rank >= 0 and x.groups[group, G_CLASS] != PATTERN:
-                _enter_group(x, s, v, group, rank, out, stamp)
+                _enter_group(x, s, v, b, group, rank, out, stamp)
         return
     for p in range(present):
         dimension = s.present[p]
@@ -375,7 +485,7 @@ def _enter_groups(x: Tables, s: Scratch, v: SubscriptionColumns, first: int, las
                 high = middle
         while low < last and x.groups[low, G_DIMENSION] == dimension:
             if x.groups[low, G_CLASS] != PATTERN:
-                _enter_group(x, s, v, low, s.rank[dimension], out, stamp)
+                _enter_group(x, s, v, b, low, s.rank[dimension], out, stamp)
             low += 1
 
 
@@ -404,7 +514,7 @@ def _verify(
                 holds = False
                 break
         if holds:
-            _emit(x, s, v, out, row, row + 1, stamp)
+            _emit(x, s, v, b, out, row, row + 1, stamp)
 
 
 @inlined
@@ -423,7 +533,7 @@ def _walk(x: Tables, s: Scratch, v: SubscriptionColumns, b: Entries, first: int,
         if x.node_own[node] > x.node_row[node]:
             _verify(x, s, v, b, x.node_row[node], x.node_own[node], out, stamp)
         if x.node_group[node + 1] > x.node_group[node]:
-            _enter_groups(x, s, v, x.node_group[node], x.node_group[node + 1], out, stamp)
+            _enter_groups(x, s, v, b, x.node_group[node], x.node_group[node + 1], out, stamp)
     for p in range(s.control[PRESENT]):
         s.rank[s.present[p]] = -1  # as the next walk expects it
 
