@@ -319,7 +319,7 @@ KEEPING = [
     ("matching/kernels.py", "import numba\nimport numpy as np\nnp.zeros(1)"),
     ("matching/kernels_strings.py", "from numba import njit"),
     ("matching/matcher.py", "def f():\n    import pyarrow as pa\n    return pa"),
-    ("routing/poset.py", "from catchment.matching import Matcher"),
+    ("routing/poset/", "from catchment.matching import Matcher"),
     ("wire.py", "from catchment.routing.messages import Message"),
     ("wire.py", "from catchment.routing import messages"),
     ("sim/workload.py", "import random\nimport numpy as np\nnp.random.default_rng(1)"),

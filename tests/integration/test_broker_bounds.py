@@ -14,19 +14,8 @@ from catchment.client import RefusedError
 from catchment.model.values import parse_time
 from catchment.routing import newest, sessions
 from catchment.routing.messages import Advertise, MapIdentity, Neighbor, Subscribe
-from catchment.wire import (
-    REASON_CODEPOINTS_MAX,
-    VERSION,
-    Accepted,
-    Delivery,
-    Goodbye,
-    Hello,
-    Ping,
-    Refused,
-    Request,
-    Welcome,
-    frame,
-)
+from catchment.wire.frames import REASON_CODEPOINTS_MAX, VERSION, frame
+from catchment.wire.messages import Accepted, Delivery, Goodbye, Hello, Ping, Refused, Request, Welcome
 from tests.integration.live import Live
 from tests.integration.network import FakeBroker, Raw, broker, client, run, until
 

@@ -13,7 +13,7 @@ from catchment.broker import connection as connection_module
 from catchment.broker.credit import CREDIT
 from catchment.cli.top import _table
 from catchment.routing.messages import Neighbor, Routed
-from catchment.wire import Batch
+from catchment.wire.messages import Batch
 from tests.integration.live import ANY_PORT
 from tests.integration.network import Raw, broker, client, pair, run, until
 

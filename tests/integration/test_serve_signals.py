@@ -18,7 +18,7 @@ from catchment.broker.config import Address
 from catchment.broker.server import DRAIN_S_MAX
 from catchment.client import Client, ConnectionLostError
 from catchment.routing.messages import Subscribe
-from catchment.wire import Accepted, Delivery, Goodbye, Pong, Publish, Request
+from catchment.wire.messages import Accepted, Delivery, Goodbye, Pong, Publish, Request
 from tests.integration.network import Raw, client, run, until
 
 # What a process may take to end, beside what it waits for: an interpreter on a busy machine.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from catchment.routing.siena.base import SienaCore
 from hypothesis import given
 from hypothesis import strategies as st
 
 from catchment.model.filter import Filter, Pattern
 from catchment.routing.messages import Cancel, Client, ClientDown, ClientUp, LinkUp, Neighbor, Subscribe, Unsubscribe
 from catchment.routing.siena.acyclic import AcyclicCore
-from catchment.routing.siena.base import SienaCore
 from tests import strategies
 
 ALICE, BOB, SOUTH = Client("alice"), Client("bob"), Neighbor("south")

@@ -12,7 +12,7 @@ from catchment.model.constraint import constraint
 from catchment.model.domain import Values
 from catchment.model.filter import Advertisement, Filter
 from catchment.routing.poset import Case, Poset
-from catchment.routing.poset_codes import UNDECIDED, member, spans
+from catchment.routing.poset.codes import UNDECIDED, member, spans
 from tests import strategies
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from catchment.model.filter import Filter, Pattern
 from catchment.model.monitor import HeldMonitor, Monitor
 from catchment.model.notification import Notification
-from catchment.routing.messages import Held
+from catchment.routing.siena.messages import Held
 from catchment.routing.siena.thinning import Thinner
 from tests import oracle
 from tests.strategies import EDGE_TIMES

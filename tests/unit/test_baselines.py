@@ -3,25 +3,25 @@
 from catchment import Filter, Notification, Pattern
 from catchment.errors import RemoteProtocolError
 from catchment.routing.baselines import CentralizedCore, Registry
+from catchment.routing.baselines.centralized import Registration
 from catchment.routing.messages import (
     Cancel,
     Client,
     ClientDown,
     Deliver,
     Forward,
-    Interest,
-    Links,
     LinkUp,
     Neighbor,
     Refuse,
-    Registration,
     Routed,
     Send,
     Subscribe,
     Unsubscribe,
 )
-from catchment.sim.conformance import CORES
-from catchment.sim.ideal import centralized_tables
+from catchment.routing.parts.link_states import Links
+from catchment.routing.siena.messages import Interest
+from catchment.sim.conformance.entries import CORES
+from catchment.sim.conformance.ideal import centralized_tables
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import line, ring
 

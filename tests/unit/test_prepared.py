@@ -130,7 +130,7 @@ async def prepares_once(monkeypatch):
 # Kernels that have been loaded, by what they were compiled for.
 LOADED = """
 import sys
-from catchment.routing.recall import warm
+from catchment.routing.parts.recall import warm
 from catchment.broker.config import Config
 from catchment import Filter, Notification
 from catchment.routing.messages import *

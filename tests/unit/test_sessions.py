@@ -21,7 +21,7 @@ from catchment.routing.messages import (
     Unadvertise,
     Unsubscribe,
 )
-from catchment.routing.sessions import Sessions
+from catchment.routing.parts.clients import Sessions
 
 ALICE = Client("alice")
 

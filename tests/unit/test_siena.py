@@ -4,16 +4,12 @@ from catchment import Advertisement, Filter, Notification, Pattern
 from catchment.errors import BadIdError, BadNotificationError, RemoteProtocolError
 from catchment.routing.messages import (
     Advertise,
-    Advertised,
     Cancel,
     Client,
     ClientDown,
-    Delegated,
     Deliver,
     Forward,
-    Interest,
     LinkDown,
-    Links,
     LinkUp,
     Neighbor,
     Refuse,
@@ -21,13 +17,13 @@ from catchment.routing.messages import (
     Send,
     Subscribe,
     Unadvertise,
-    Wants,
-    WantsChange,
 )
+from catchment.routing.parts.link_states import Links
 from catchment.routing.siena import advertising, base, delegating, general
 from catchment.routing.siena.acyclic import AcyclicCore
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.general import GeneralCore
+from catchment.routing.siena.messages import Advertised, Delegated, Interest, Wants, WantsChange
 
 TWO, THREE = Neighbor("2"), Neighbor("3")
 ALICE = Client("alice")

@@ -4,20 +4,13 @@ The drawings are not in the text: they are rebuilt from captions and prose. The 
 subscriptions after it are one `Interest` here.
 """
 
-from catchment import Filter
-from catchment.routing.messages import (
-    Action,
-    Client,
-    Interest,
-    LinkUp,
-    Neighbor,
-    Send,
-    Subscribe,
-    Unsubscribe,
-)
-from catchment.routing.siena.acyclic import AcyclicCore
 from catchment.routing.siena.base import SienaCore
+
+from catchment import Filter
+from catchment.routing.messages import Action, Client, LinkUp, Neighbor, Send, Subscribe, Unsubscribe
+from catchment.routing.siena.acyclic import AcyclicCore
 from catchment.routing.siena.hierarchical import HierarchicalCore
+from catchment.routing.siena.messages import Interest
 
 ANY = Filter("airline any")
 UA = Filter("airline = 'UA'")

@@ -13,24 +13,21 @@ from catchment import Advertisement, Filter, Notification
 from catchment.errors import InputError, RemoteProtocolError
 from catchment.routing.messages import (
     Advertise,
-    Advertised,
     Client,
     Deliver,
     Forward,
-    Interest,
     LinkDown,
-    Links,
     LinkUp,
     Neighbor,
     Refuse,
     Routed,
     Send,
     Subscribe,
-    Wants,
-    WantsChange,
 )
+from catchment.routing.parts.link_states import Links
 from catchment.routing.siena.gateway import EVERYTHING, GatewayCore, Kind, Membership
-from catchment.sim.conformance import CORES
+from catchment.routing.siena.messages import Advertised, Interest, Wants, WantsChange
+from catchment.sim.conformance.entries import CORES
 from catchment.sim.hybrid import (
     HybridTopology,
     Plan,
@@ -41,8 +38,8 @@ from catchment.sim.hybrid import (
     hybrid,
     random_hybrid,
 )
-from catchment.sim.ideal_hybrid import hybrid_tables
-from catchment.sim.scenario import network_named, scenario_from_toml
+from catchment.sim.conformance.ideal_hybrid import hybrid_tables
+from catchment.sim.scenarios.scenario import network_named, scenario_from_toml
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import Link, line, ring, star
 

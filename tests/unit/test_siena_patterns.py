@@ -12,19 +12,14 @@ from catchment import Advertisement, Filter, Notification, Pattern
 from catchment.errors import RemoteProtocolError
 from catchment.routing.messages import (
     Advertise,
-    Advertised,
     Cancel,
     Client,
     ClientDown,
-    Delegated,
     DeliverSequence,
     Forward,
-    Held,
-    Interest,
     LinkDown,
     LinkUp,
     Neighbor,
-    Part,
     Refuse,
     Routed,
     Send,
@@ -34,6 +29,7 @@ from catchment.routing.messages import (
 from catchment.routing.siena import delegating, thinning
 from catchment.routing.siena.available import Run, runs_of
 from catchment.routing.siena.delegating import DelegatingCore
+from catchment.routing.siena.messages import Advertised, Delegated, Held, Interest, Part
 from catchment.routing.siena.thinning import Thinner
 
 ONE, TWO, THREE, FOUR, FIVE = map(Neighbor, "12345")

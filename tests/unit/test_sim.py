@@ -8,15 +8,15 @@ import pytest
 from catchment import Filter
 from catchment.errors import InputError, LimitError
 from catchment.routing.messages import Neighbor, Send, SetTimer, TimerFired
+from catchment.routing.parts.paths import agreed, next_hops, tree
 from catchment.routing.siena.acyclic import AcyclicCore
 from catchment.routing.siena.general import GeneralCore
-from catchment.routing.siena.paths import agreed, next_hops, tree
 from catchment.sim import topology as networks
 from catchment.sim.kernel import Kernel
 from catchment.sim.network import Direction, LinkState, Quality, arrivals
-from catchment.sim.notations import propagation_scenario, read_scenario, siena_scenario
-from catchment.sim.play import play
-from catchment.sim.scenario import Drawn, network_named
+from catchment.sim.scenarios.notations import propagation_scenario, read_scenario, siena_scenario
+from catchment.sim.scenarios.play import play
+from catchment.sim.scenarios.scenario import Drawn, network_named
 from catchment.sim.simulation import Simulation
 
 # --- clock --------------------------------------------------------------------------------------

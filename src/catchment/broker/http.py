@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import uvicorn
@@ -19,6 +19,7 @@ from catchment.broker.config import Address
 from catchment.broker.http_pages import PUBLISHER, Pages
 from catchment.broker.http_subscriptions import Subscriptions
 from catchment.errors import UnavailableError
+from catchment.routing.messages import Deliver, DeliverSequence, Refuse
 
 if TYPE_CHECKING:
     from catchment.broker.server import Broker
@@ -44,7 +45,16 @@ class _WebSocket(WebSocketsSansIOProtocol):
 class _Outlet:
     """Publishers over HTTP are answered by what the node returns: nothing is sent to them."""
 
-    def put(self, frame: bytes) -> None:
+    def deliver(self, delivery: Deliver) -> None:
+        pass
+
+    def deliver_sequence(self, delivery: DeliverSequence) -> None:
+        pass
+
+    def tell_lost(self, identity: str, count: int) -> None:
+        pass
+
+    def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
         pass
 
     def is_behind(self) -> bool:

@@ -21,6 +21,7 @@ _TOTALS: Final = {
     "delivered": "Notifications given to clients",
     "lost": "Notifications dropped because a client was behind",
     "refused": "Requests and notifications refused",
+    "unwanted": "Notifications that a neighbor sent and nobody here or beyond wanted",
 }
 # Others count as one: whoever asks must not fill our memory with names.
 _METHODS: Final = frozenset({"GET", "POST", "DELETE", "HEAD", "WEBSOCKET"})
@@ -41,7 +42,7 @@ class BrokerCollector(Collector):
         self._broker, self._subscriptions, self._requests = broker, subscriptions, requests
 
     def collect(self) -> Iterator[Metric]:
-        node, sessions = self._broker.node, getattr(self._broker.node.core, "sessions", None)
+        node, inspection = self._broker.node, self._broker.node.core.inspect()
         yield InfoMetricFamily(
             "catchment_broker", "Who this is", {"name": node.name, "routing": self._broker.config.routing}
         )
@@ -50,8 +51,16 @@ class BrokerCollector(Collector):
             yield CounterMetricFamily(f"catchment_notifications_{name}", text, count)
         yield GaugeMetricFamily("catchment_uptime_seconds", "Since the start", self._broker.uptime_s)
         yield GaugeMetricFamily("catchment_clients", "Clients that are connected, over HTTP too", len(node.clients))
-        count = 0 if sessions is None else sessions.subscriptions_count
+        count = node.core.clients.subscriptions_count
         yield GaugeMetricFamily("catchment_subscriptions", "Subscriptions of clients of this broker", count)
+        yield GaugeMetricFamily(
+            "catchment_table_filters", "Filters held, of clients and other brokers", inspection.filters
+        )
+        yield GaugeMetricFamily("catchment_table_bytes", "The length of their texts", inspection.bytes)
+        yield CounterMetricFamily("catchment_matched", "Notifications looked at by content", inspection.work.matched)
+        yield CounterMetricFamily(
+            "catchment_compared", "Pairs of filters compared by covering", inspection.work.compared
+        )
         yield GaugeMetricFamily("catchment_http_subscriptions", "Of those over HTTP", len(self._subscriptions))
         yield GaugeMetricFamily("catchment_http_streams", "Readers of those", self._subscriptions.readers_count)
         yield from self._links()

@@ -18,12 +18,12 @@ import msgspec
 
 from catchment.broker.http_filters import Any_, Expression, Selection, Text, everything_of, expressions_of, selection_of
 from catchment.broker.http_streams import Log
-from catchment.broker.node import Node
 from catchment.errors import BadFilterError, BadIdError, CatchmentError, InputError, shown
 from catchment.model.cesql import Cesql
 from catchment.model.cloudevents import cloudevent_of
 from catchment.model.notification import Notification
-from catchment.routing.messages import Client, Deliver, Subscribe
+from catchment.node import Node
+from catchment.routing.messages import Client, Deliver, DeliverSequence, Refuse, Subscribe
 
 # Each holds a log of at most LOG_BYTES_MAX: a gigabyte in all.
 SUBSCRIPTIONS_MAX: Final = 1_000
@@ -55,7 +55,7 @@ class UnknownSubscriptionError(CatchmentError):
 
 @dataclass(slots=True, eq=False)
 class HttpSubscription:
-    """An outlet of the node; it is handed deliveries as they are, so no frames come."""
+    """An outlet of the node: deliveries go into its log."""
 
     id: str
     given: dict[str, Any]
@@ -69,14 +69,20 @@ class HttpSubscription:
     def client(self) -> Client:
         return Client(f"@http/{self.id}")
 
-    def receive(self, delivery: Deliver) -> None:
+    def deliver(self, delivery: Deliver) -> None:
         notification, chosen = delivery.notification, self.selections
         matched = tuple(one for one in delivery.subscriptions if one in chosen and chosen[one].matches(notification))
         if matched:
             self.log.append(matched, self.encoded(notification))
 
-    def put(self, frame: bytes) -> None:
-        pass
+    def deliver_sequence(self, delivery: DeliverSequence) -> None:
+        """There are no patterns over HTTP."""
+
+    def tell_lost(self, identity: str, count: int) -> None:
+        """Nothing is lost on the way here: the log is never behind, and tells its readers what it drops."""
+
+    def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
+        """Requests over HTTP are answered by what the node returns."""
 
     def is_behind(self) -> bool:
         return False
@@ -133,7 +139,7 @@ class Subscriptions:
             if isinstance(one.wanted, Cesql):
                 one.wanted.filter  # noqa: B018 (what has none within the limits is refused here, not in the core)
         found = HttpSubscription(id, given, selections, Log(os.urandom(6).hex()), self._encode, is_listed, self.now())
-        self.node.client_up(found.client, found.client.name, {}, found, found.receive)
+        self.node.client_up(found.client, found.client.name, {}, found)
         for name, one in selections.items():
             refusals = self.node.ask(found.client, Subscribe(found.client.name, name, one.wanted))
             if refusals:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from catchment.broker.config import Config
 from catchment.broker.server import Broker
-from catchment.routing.recall import warm
+from catchment.routing.parts.recall import warm
 
 
 def run_broker(config: Config, ready: Callable[[Broker], None] = lambda broker: None) -> bool:

@@ -11,14 +11,14 @@ from catchment.cli.terminal import BadUsage, console
 from catchment.errors import InputError
 
 if TYPE_CHECKING:
-    from catchment.sim.play import Measures
-    from catchment.sim.scenario import Scenario
+    from catchment.sim.scenarios.play import Measures
+    from catchment.sim.scenarios.scenario import Scenario
 
 
 def run_simulate(scenario: str, changes: dict[str, Any], picture: str | None, as_json: bool) -> int:
     """`changes` stand in for what the scenario says."""
-    from catchment.sim.notations import read_scenario
-    from catchment.sim.scenario import merging_share
+    from catchment.sim.scenarios.notations import read_scenario
+    from catchment.sim.scenarios.scenario import merging_share
 
     path = Path(scenario)
     try:
@@ -51,7 +51,7 @@ def _number_or_word(text: str) -> str | float:
 def _played(scenario: Scenario, directory: Path) -> Measures:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from catchment.sim.play import play
+    from catchment.sim.scenarios.play import play
 
     columns = (TextColumn("publications"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console(stderr=True), transient=True) as progress:

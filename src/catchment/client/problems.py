@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from catchment import errors
 from catchment.errors import CatchmentError
-from catchment.wire import Refused
+from catchment.wire.messages import Refused
 
 
 class ConnectionLostError(CatchmentError):

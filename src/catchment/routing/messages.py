@@ -1,23 +1,23 @@
-"""Everything that brokers and clients say, and everything that a host tells a core.
+"""What every routing system shares: interfaces, what clients ask, what a host tells a core, and the actions of a core.
 
 Frozen values: a message may be kept, compared, sent to several interfaces, and encoded as it is. A core answers with
 actions (`core.py`); it never sends by itself. What goes with every notification is left to reference counting alone
 (`gc=False`): it cannot be part of a cycle.
 
-Who says what:
+    client to broker    ClientRequest: Subscribe, Unsubscribe, Cancel, Advertise, Unadvertise, MapIdentity, Suspend,
+                        Resume
+    host to core        HostMessage: LinkUp, LinkDown, ClientUp, ClientDown, TimerFired
+    broker to broker    BrokerMessage: each routing system defines its own, in its package
 
-    client to broker    Subscribe, Unsubscribe, Cancel, Advertise, Unadvertise, MapIdentity, Suspend, Resume
-    broker to broker    Interest, Advertised; Delegated, Part of patterns; Links, Wants, WantsChange of general
-                        networks; Registration of centralized
-    host to core        LinkUp, LinkDown, ClientUp, ClientDown, TimerFired
-
-Notifications are no messages: they come and go in batches (`RoutingCore.on_notifications`, `Forward`).
+Notifications are no messages: they come and go in batches (`RoutingCore.on_notifications`, `Forward`). On its way
+between brokers a notification carries the header of the routing system.
 """
 
 from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -72,7 +72,7 @@ HOST: Final = Host()
 
 
 class Said(Struct, frozen=True, array_like=True, tag=True):
-    """What travels between processes: as an array that begins with its name (`wire.py`)."""
+    """What travels between processes: as an array that begins with its name (`wire/`)."""
 
 
 # --- client to broker ---------------------------------------------------------------------------
@@ -129,89 +129,14 @@ class Resume(Said, frozen=True):
     identity: str
 
 
+ClientRequest = Subscribe | Unsubscribe | Cancel | Advertise | Unadvertise | MapIdentity | Suspend | Resume
+
+
 # --- broker to broker ---------------------------------------------------------------------------
 
 
-class Interest(Said, frozen=True):
-    """What the sender wants to be sent: filters withdrawn and filters announced, as one change.
-
-    One message, so that there is no moment between the two: what a withdrawn filter let through is let through
-    still if one of the announced wants it."""
-
-    withdrawn: tuple[Filter, ...] = ()
-    announced: tuple[Filter, ...] = ()
-
-
-class Advertised(Said, frozen=True):
-    """What may come from the sender, or through it: advertisements withdrawn and announced, as one change."""
-
-    withdrawn: tuple[Advertisement, ...] = ()
-    announced: tuple[Advertisement, ...] = ()
-
-
-class Delegated(Said, frozen=True):
-    """Patterns that the sender wants thinned for it (SIENA §5.4.3), withdrawn and announced, and what it wants besides:
-    one change. Each that is withdrawn is answered with a last `Part`. `ongoing` names those announced of which the
-    sender may already have the first notifications."""
-
-    withdrawn: tuple[Pattern, ...] = ()
-    announced: tuple[Pattern, ...] = ()
-    ongoing: tuple[Pattern, ...] = ()
-    interest: Interest = Interest()
-
-
-class Held(Struct, frozen=True, array_like=True):
-    """A notification that was held back, for some filters of a pattern, by their places in it. `arrived` is when it
-    came to the broker that held it first."""
-
-    notification: Notification
-    arrived: Time
-    steps: tuple[int, ...]
-
-
-class Part(Said, frozen=True):
-    """What was held back of a delegated pattern, by time of publication; the last for one that was withdrawn."""
-
-    pattern: Pattern
-    held: tuple[Held, ...]
-    is_last: bool = False
-
-
-class Links(Said, frozen=True):
-    """The links that `origin` has, with their costs, by name; one with a greater `seq` replaces it. Flooded."""
-
-    origin: str
-    seq: int
-    costs: tuple[tuple[str, int], ...]
-
-
-class Wants(Said, frozen=True):
-    """All that the clients of `origin` want. Flooded."""
-
-    origin: str
-    seq: int
-    filters: tuple[Filter, ...]
-
-
-class WantsChange(Said, frozen=True):
-    """What has changed in that since the record numbered `after`. Flooded."""
-
-    origin: str
-    seq: int
-    after: int
-    withdrawn: tuple[Filter, ...]
-    announced: tuple[Filter, ...]
-
-
-class Registration(Said, frozen=True):
-    """What the clients of `origin` have asked for, carried to the center: all that stands if it `is_whole`, else what
-    follows the registration with a `seq` of one less and the same `links_seq`, the number of the origin's links."""
-
-    origin: str
-    links_seq: int
-    seq: int
-    is_whole: bool
-    requests: tuple[Subscribe | Cancel, ...]
+class BrokerMessage(Said, frozen=True):
+    """What brokers say to each other. Each routing system derives its own messages from this."""
 
 
 # --- host to core -------------------------------------------------------------------------------
@@ -243,42 +168,43 @@ class TimerFired(Struct, frozen=True):
     name: str
 
 
-Message = (
-    Subscribe
-    | Unsubscribe
-    | Cancel
-    | Advertise
-    | Unadvertise
-    | MapIdentity
-    | Suspend
-    | Resume
-    | Interest
-    | Advertised
-    | Delegated
-    | Part
-    | Links
-    | Wants
-    | WantsChange
-    | Registration
-    | LinkUp
-    | LinkDown
-    | ClientUp
-    | ClientDown
-    | TimerFired
-)
+HostMessage = LinkUp | LinkDown | ClientUp | ClientDown | TimerFired
+Message = ClientRequest | HostMessage | BrokerMessage
 
 
 # --- notifications on their way -----------------------------------------------------------------
 
 
-class Routed(Struct, frozen=True, array_like=True, gc=False):
-    """A notification between brokers, with what the routing system writes on it: `origin` is the broker it was
-    published at, `hops` how many links it has come. A copy for one client says which: its broker and identity."""
+class Header(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
+    """What a routing system writes on a notification. A system that needs more than this derives its own, without
+    defaults: so a header of another system has the wrong length, and is refused.
+
+    `hops` is the number of links that the notification has come. Every system counts it: loops end by it, and
+    simulations measure it."""
+
+    hops: int
+
+
+# The header of a notification that a client has just published.
+PUBLISHED: Final = Header(0)
+
+
+class Routed(Struct, frozen=True, gc=False):
+    """A notification with its header."""
 
     notification: Notification
-    origin: str = ""
-    hops: int = 0
-    addressee: tuple[str, str] | None = None
+    header: Header = PUBLISHED
+
+
+def onward(routed: Routed) -> Routed:
+    """The same one link further, for systems that need no header of their own."""
+    return Routed(routed.notification, _further(routed.header.hops))
+
+
+@lru_cache(256)
+def _further(hops: int) -> Header:
+    # Nearly all notifications come a few links: their headers are shared.
+    return Header(hops + 1)
 
 
 # --- actions ------------------------------------------------------------------------------------
@@ -286,14 +212,16 @@ class Routed(Struct, frozen=True, array_like=True, gc=False):
 
 class Send(Struct, frozen=True):
     interface: Neighbor
-    message: Message
+    message: BrokerMessage
 
 
 class Forward(Struct, frozen=True, gc=False):
-    """Notifications to a neighbor, in order."""
+    """Notifications to a neighbor, in order. With `is_relayed` this broker only passes them on: it has not looked at
+    what they say, so measures count a link but no hop between brokers that handle them."""
 
     interface: Neighbor
     batch: tuple[Routed, ...]
+    is_relayed: bool = False
 
 
 class Deliver(Struct, frozen=True, gc=False):
@@ -322,11 +250,20 @@ class Missed(Struct, frozen=True):
     count: int
 
 
+class Keep(Struct, frozen=True, gc=False):
+    """The broker keeps a notification that somebody wants: it waits for a suspended identity, or is the beginning of
+    a sequence that is not complete. A host only counts it: such an arrival is not unwanted."""
+
+    notification: Notification
+
+
 class SetTimer(Struct, frozen=True):
-    """Replaces a timer of the same name."""
+    """Replaces a timer of the same name. A timer that `is_idle` (refresh, expiry) belongs to a network at rest: a
+    network is quiescent when only idle timers are left."""
 
     name: str
     at: Time
+    is_idle: bool = False
 
 
 class Refuse(Struct, frozen=True):
@@ -337,4 +274,4 @@ class Refuse(Struct, frozen=True):
     notification: Notification | None = None
 
 
-Action = Send | Forward | Deliver | DeliverSequence | Missed | SetTimer | Refuse
+Action = Send | Forward | Deliver | DeliverSequence | Missed | Keep | SetTimer | Refuse

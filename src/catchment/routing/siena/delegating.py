@@ -34,26 +34,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, assert_never
 
 from msgspec.structs import replace
 
 from catchment.errors import RemoteProtocolError
 from catchment.matching.ids import Id
 from catchment.model.filter import Advertisement, Filter, Pattern
-from catchment.model.monitor import HeldMonitor
 from catchment.model.notification import Notification
 from catchment.routing.messages import (
     Action,
     Advertise,
     Client,
-    Delegated,
-    Held,
-    Interest,
+    ClientRequest,
     Interface,
-    Message,
+    Keep,
     Neighbor,
-    Part,
     Refuse,
     Routed,
     Send,
@@ -61,11 +57,12 @@ from catchment.routing.messages import (
     Unadvertise,
     Wanted,
 )
-from catchment.routing.recall import RecallingMatcher
-from catchment.routing.sessions import Request, Sessions
-from catchment.routing.siena.advertising import AdvertisingCore
+from catchment.routing.parts.recall import RecallingMatcher
+from catchment.routing.parts.remote import check_limit
+from catchment.routing.siena.advertising import OfferingCore
 from catchment.routing.siena.available import Runs, delegated, plain_filters, providers
-from catchment.routing.siena.base import check_limit
+from catchment.routing.siena.held_watching import HeldWatching
+from catchment.routing.siena.messages import Advertised, Delegated, Held, Interest, Part
 from catchment.routing.siena.thinning import Thinner, in_order, keep
 
 # Each change looks at all patterns that may be delegated: some milliseconds. Those past it are plain interest.
@@ -117,13 +114,15 @@ class _Users:
 _IsOver = Callable[[Pattern, _Users, list[_User]], bool]
 
 
-class DelegatingCore(AdvertisingCore):
+DelegatingMessage = Interest | Advertised | Delegated | Part
+
+
+class DelegatingCore(OfferingCore[DelegatingMessage]):
     """A peer in a network without cycles where publishers advertise and patterns are watched upstream."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.sessions = Sessions(HeldMonitor)
-        self._now: Time = 0
+        self._watching = HeldWatching()
+        super().__init__(name, self._watching)
         self._needs: dict[Pattern, _Need] = {}
         self._watched: dict[str, dict[str, Pattern]] = {}
         self._told: dict[Neighbor, dict[Pattern, _Users]] = {}
@@ -146,8 +145,10 @@ class DelegatingCore(AdvertisingCore):
         """The table of available patterns (§5.4.1)."""
         return providers({one: self.offers.held_by(one) for one in self.offers.neighbors}, self._told)
 
-    def remains(self) -> Iterator[str]:
-        """What is kept for patterns, as text."""
+    def leftovers(self) -> list[str]:
+        return [*super().leftovers(), *self._kept_for_patterns()]
+
+    def _kept_for_patterns(self) -> Iterator[str]:
         yield from (f"pattern {one}" for one in self._needs)
         yield from (f"delegation {part} to {one}" for one, told in self._told.items() for part in told)
         yield from (f"withdrawal of {part} from {one}" for one, parts in self._closing.items() for part in parts)
@@ -159,11 +160,7 @@ class DelegatingCore(AdvertisingCore):
     def _needed(self, wanted: Wanted) -> tuple[Filter, ...]:
         return () if _is_compound(wanted) else super()._needed(wanted)
 
-    def on_message(self, message: Message, source: Interface, now: Time) -> list[Action]:
-        self._now = now
-        return super().on_message(message, source, now)
-
-    def _on_request(self, message: Request, source: Client) -> list[Action]:
+    def _on_request(self, message: ClientRequest, source: Client) -> list[Action]:
         self._changed[message.identity] = None
         if isinstance(message, Advertise | Unadvertise):
             self._offered_here.clear()
@@ -174,17 +171,17 @@ class DelegatingCore(AdvertisingCore):
         self._changed[identity] = None
         self._offered_here.clear()
 
-    def _restate_monitors(self) -> None:
+    def _restate_monitors(self, now: Time) -> None:
         """Needs of the identities that something has changed for."""
         for identity in self._changed:
-            monitors = self.sessions.monitors_of(identity)
+            monitors = self._watching.of(identity)
             after = {id: one.pattern for id, one in monitors.items() if _is_compound(one.pattern)}
             before = self._watched.pop(identity, {})
             for id in [id for id in before if after.get(id) != before[id]]:
                 del self._needs[before[id]].monitors[identity, id]
                 self._drop_unneeded(before[id])
             for id in [id for id in after if before.get(id) != after[id]]:
-                self._need(after[id]).monitors[identity, id] = self._now
+                self._need(after[id]).monitors[identity, id] = now
             if after:
                 self._watched[identity] = after
         self._changed.clear()
@@ -199,29 +196,33 @@ class DelegatingCore(AdvertisingCore):
             self._listen(need, ())
         if not need.delegators and not need.monitors:
             self.interest.drop(pattern)
-            self.sessions.hold_back(pattern, ())
+            self._watching.hold_back(pattern, ())
             del self._needs[pattern]
 
     # --- what neighbors delegate ---
 
-    def _check_room(self, message: Message, source: Neighbor) -> None:
-        if isinstance(message, Delegated):
-            patterns = len(self.delegated_by(source)) + len(message.announced)
-            check_limit("LINK_PATTERNS_MAX", LINK_PATTERNS_MAX, patterns)
-            message = message.interest
-        super()._check_room(message, source)
-
-    def _on_neighbor(self, message: Message, source: Neighbor) -> list[Action]:
+    def _on_neighbor(self, message: DelegatingMessage, source: Neighbor, now: Time) -> list[Action]:
         match message:
+            case Interest():
+                return self._on_interest(message, source, now)
+            case Advertised():
+                return self._on_advertised(message, source, now)
             case Delegated():
-                last = [part for one in message.withdrawn for part in self._end(one, source)]
-                for one in message.announced:
-                    self._begin(one, source, is_ongoing=one in message.ongoing)
-                return last + super()._on_neighbor(message.interest, source)
+                return self._on_delegated(message, source, now)
             case Part():
-                return self._on_part(message, source)
+                return self._on_part(message, source, now)
             case _:
-                return super()._on_neighbor(message, source)
+                assert_never(message)
+
+    def _on_delegated(self, message: Delegated, source: Neighbor, now: Time) -> list[Action]:
+        patterns = len(self.delegated_by(source)) + len(message.announced)
+        check_limit("LINK_PATTERNS_MAX", LINK_PATTERNS_MAX, patterns)
+        # Before anything is changed: what is refused is refused whole.
+        self.remote.check_room(len(message.interest.announced))
+        last = [part for pattern in message.withdrawn for part in self._end(pattern, source)]
+        for pattern in message.announced:
+            self._begin(pattern, source, is_ongoing=pattern in message.ongoing)
+        return last + self._on_interest(message.interest, source, now)
 
     def _begin(self, pattern: Pattern, source: Neighbor, *, is_ongoing: bool) -> None:
         need = self._need(pattern)
@@ -250,10 +251,10 @@ class DelegatingCore(AdvertisingCore):
 
     # --- links ---
 
-    def _on_link_up(self, neighbor: Neighbor, cost: int) -> list[Action]:
+    def _on_link_up(self, neighbor: Neighbor) -> list[Action]:
         ended = self._unlink(neighbor)
         self._told[neighbor] = {}
-        return ended + super()._on_link_up(neighbor, cost)
+        return ended + super()._on_link_up(neighbor)
 
     def _on_link_down(self, neighbor: Neighbor) -> list[Action]:
         return self._unlink(neighbor) + super()._on_link_down(neighbor)
@@ -280,11 +281,11 @@ class DelegatingCore(AdvertisingCore):
 
     # --- what is delegated ---
 
-    def _flushed(self) -> list[Action]:
-        self._restate_monitors()
-        changes = self._redelegated() if self._needs or any(self._told.values()) else {}
+    def _flushed(self, now: Time) -> list[Action]:
+        self._restate_monitors(now)
+        changes = self._redelegated(now) if self._needs or any(self._told.values()) else {}
         actions: list[Action] = []
-        for action in super()._flushed():
+        for action in super()._flushed(now):
             if isinstance(action, Send) and isinstance(action.message, Interest) and action.interface in changes:
                 change = replace(changes.pop(action.interface), interest=action.message)
                 actions.append(Send(action.interface, change))
@@ -292,7 +293,7 @@ class DelegatingCore(AdvertisingCore):
                 actions.append(action)
         return actions + [Send(neighbor, changes[neighbor]) for neighbor in sorted(changes)]
 
-    def _redelegated(self) -> dict[Neighbor, Delegated]:
+    def _redelegated(self, now: Time) -> dict[Neighbor, Delegated]:
         """Chooses all runs anew; what neighbors must hear of that."""
         considered = list(self._needs)[:DELEGATING_PATTERNS_MAX]
         runs_by_pattern = delegated(considered, self._source_of, self._is_wanted)
@@ -305,7 +306,7 @@ class DelegatingCore(AdvertisingCore):
                 wanted[run.neighbor].setdefault(run.part, []).append((pattern, run.first))
         left = {one: self._withdrawn(one, wanted[one], self._is_left) for one in wanted}
         outrun = {one: self._withdrawn(one, wanted[one], self._is_joined_inside) for one in wanted}
-        changes = {one: self._announced(one, wanted[one], left[one] + outrun[one]) for one in wanted}
+        changes = {one: self._announced(one, wanted[one], left[one] + outrun[one], now) for one in wanted}
         return {one: change for one, change in changes.items() if change != Delegated()}
 
     def _source_of(self, pattern: Pattern, filter: Filter) -> Neighbor | None:
@@ -315,7 +316,7 @@ class DelegatingCore(AdvertisingCore):
 
     def _is_offered_here(self, filter: Filter) -> bool:
         if filter not in self._offered_here:
-            offers = (offer for session in self.sessions for offer in session.advertisements)
+            offers = (offer for identity in self.clients for offer in identity.advertisements)
             self._offered_here[filter] = any(offer.overlaps(filter) for offer in offers)
         return self._offered_here[filter]
 
@@ -330,7 +331,7 @@ class DelegatingCore(AdvertisingCore):
         for filter in plain_filters(need.pattern, runs):
             self._subscribe(need.pattern, filter)
         steps = frozenset(step for run in runs for step in run.steps)
-        self.sessions.hold_back(need.pattern, steps)
+        self._watching.hold_back(need.pattern, steps)
         if need.thinner is not None:
             self._listen(need, [step for step in range(len(need.pattern.filters)) if step not in steps])
 
@@ -361,14 +362,14 @@ class DelegatingCore(AdvertisingCore):
     def _is_joined_inside(self, part: Pattern, users: _Users, after: list[_User]) -> bool:
         return users.is_outrun or any(one not in users.runs and self._is_inside(one, part) for one in after)
 
-    def _announced(self, neighbor: Neighbor, wanted: _Parts, withdrawn: list[Pattern]) -> Delegated:
+    def _announced(self, neighbor: Neighbor, wanted: _Parts, withdrawn: list[Pattern], now: Time) -> Delegated:
         told = self._told[neighbor]
         for part, users in told.items():
-            users.runs = {one: users.runs.get(one, self._now) for one in wanted[part]}
+            users.runs = {one: users.runs.get(one, now) for one in wanted[part]}
         new = [part for part in sorted(wanted, key=str) if part not in told]
         ongoing = [part for part in new if any(self._is_inside(one, part) for one in wanted[part])]
         for part in new:
-            told[part] = _Users(dict.fromkeys(wanted[part], self._now))
+            told[part] = _Users(dict.fromkeys(wanted[part], now))
         return Delegated(tuple(sorted(withdrawn, key=str)), tuple(new), tuple(ongoing))
 
     def _is_inside(self, user: _User, part: Pattern) -> bool:
@@ -379,15 +380,14 @@ class DelegatingCore(AdvertisingCore):
             return True
         if need.thinner is not None and need.thinner.is_inside(first, last):
             return True
-        monitors = (self.sessions.monitors_of(identity)[id] for identity, id in need.monitors)
-        return any(isinstance(one, HeldMonitor) and one.is_inside(first, last) for one in monitors)
+        return any(self._watching.is_inside(identity, id, first, last) for identity, id in need.monitors)
 
     def _closers(self) -> Iterator[_Users]:
         return (users for closing in self._closing.values() for some in closing.values() for users in some)
 
     # --- parts and notifications ---
 
-    def _on_part(self, message: Part, source: Neighbor) -> list[Action]:
+    def _on_part(self, message: Part, source: Neighbor, now: Time) -> list[Action]:
         part, closing = message.pattern, self._closing.get(source, {})
         users = closing[part][0] if part in closing else self._told.get(source, {}).get(part)
         if users is None or not _is_sound(message) or (message.is_last and part not in closing):
@@ -395,7 +395,7 @@ class DelegatingCore(AdvertisingCore):
         actions: list[Action] = []
         for need in [self._needs[one] for one in dict.fromkeys(one for one, _ in users.runs) if one in self._needs]:
             places = {first: since for (pattern, first), since in users.runs.items() if pattern == need.pattern}
-            actions += self._fed(need, _moved(message.held, places), max(places.values()))
+            actions += self._fed(need, _moved(message.held, places), max(places.values()), now)
         for ending, first in users.endings:
             for one in _moved(message.held, (first,)):
                 keep(ending.held, one)
@@ -412,14 +412,15 @@ class DelegatingCore(AdvertisingCore):
         if not closing:
             del self._closing[neighbor]
 
-    def _fed(self, need: _Need, held: Sequence[Held], since: Time) -> list[Action]:
+    def _fed(self, need: _Need, held: Sequence[Held], since: Time, now: Time) -> list[Action]:
         """What monitors and the thinner make of what was held."""
         actions: list[Action] = []
         for one in held:
             for (identity, id), began in sorted(need.monitors.items()):
                 is_older = one.arrived < max(began, since)
                 steps = [step for step in one.steps if step > 0] if is_older else one.steps
-                actions += self.sessions.due_held(identity, id, one.notification, steps, self._now)
+                complete = self._watching.see_held(identity, id, one.notification, steps, now)
+                actions += self.clients.sequences_due(identity, id, complete)
         if need.thinner is not None:
             actions += self._sent(need, [found for one in held for found in need.thinner.on_notification(one)])
         return actions
@@ -430,30 +431,28 @@ class DelegatingCore(AdvertisingCore):
         return [Send(one, Part(need.pattern, tuple(held))) for one in sorted(need.delegators)]
 
     def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]:
-        self._now = now
         if not len(self._thinned):
             return super().on_notifications(batch, source, now)
         actions: list[Action] = []
         start = 0
         for i, routed in enumerate(batch):
-            if parts := self._parts(routed, source):
+            if parts := self._parts(routed, source, now):
                 actions += [*super().on_notifications(batch[start : i + 1], source, now), *parts]
                 start = i + 1
         return actions + super().on_notifications(batch[start:], source, now) if start < len(batch) else actions
 
-    def prepare(self) -> None:
-        super().prepare()
-        self._thinned.prepare()
+    def matchers(self) -> Sequence[RecallingMatcher[Any]]:
+        return (*super().matchers(), self._thinned)
 
-    def _parts(self, routed: Routed, source: Interface) -> list[Action]:
+    def _parts(self, routed: Routed, source: Interface, now: Time) -> list[Action]:
         if isinstance(source, Client) and not self._is_advertised(routed):
             return []
         actions: list[Action] = []
         for pattern, steps in self._thinned.found((routed.notification,))[0]:
             need = self._needs[pattern]
             assert need.thinner is not None
-            held = need.thinner.on_notification(Held(routed.notification, self._now, steps))
-            actions += self._sent(need, held)
+            held = need.thinner.on_notification(Held(routed.notification, now, steps))
+            actions += self._sent(need, held) or [Keep(routed.notification)]
         return actions
 
     def _places(self, numbers: Sequence[Id]) -> tuple[tuple[Pattern, tuple[int, ...]], ...]:

@@ -39,34 +39,49 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from catchment.errors import InputError, RemoteProtocolError, shown
 from catchment.model.filter import Filter
+from catchment.routing.core import Inspection, Work
 from catchment.routing.messages import (
     Action,
+    BrokerMessage,
+    ClientRequest,
     Forward,
-    Interest,
+    Header,
+    HostMessage,
     Interface,
-    Links,
     LinkUp,
-    Message,
     Neighbor,
     Refuse,
     Routed,
     Send,
     Time,
 )
-from catchment.routing.sessions import Sessions
+from catchment.routing.parts.clients import ClientSide
+from catchment.routing.parts.link_states import Links
+from catchment.routing.parts.recall import RecallingMatcher
 from catchment.routing.siena.acyclic import AcyclicCore
 from catchment.routing.siena.advertising import AdvertisingCore
-from catchment.routing.siena.base import SienaCore
 from catchment.routing.siena.forwarding import Forwarding
 from catchment.routing.siena.general import GeneralCore
 from catchment.routing.siena.hierarchical import HierarchicalCore
+from catchment.routing.siena.messages import Advertised, Interest, OriginHeader, Wants, WantsChange
 
 Kind = Literal["hierarchical", "acyclic", "advertising", "general"]
-KINDS: Final[tuple[Kind, ...]] = ("hierarchical", "acyclic", "advertising", "general")
+# What the brokers of a unit of each kind say to each other.
+SAID_IN: Final[dict[Kind, tuple[type[BrokerMessage], ...]]] = {
+    "hierarchical": (Interest,),
+    "acyclic": (Interest,),
+    "advertising": (Interest, Advertised),
+    "general": (Links, Wants, WantsChange),
+}
+KINDS: Final[tuple[Kind, ...]] = tuple(SAID_IN)
+HybridMessage = Interest | Advertised | Links | Wants | WantsChange
+
+# The core of a broker in one unit.
+UnitCore = HierarchicalCore | AcyclicCore | AdvertisingCore | GeneralCore
 
 # Inner neighbors begin with this; no broker's name does.
 INNER: Final = "@"
@@ -84,7 +99,7 @@ class Membership:
     master: str | None = None
 
 
-def unit_core(name: str, membership: Membership) -> SienaCore:
+def unit_core(name: str, membership: Membership) -> UnitCore:
     """A broker of one unit."""
     match membership.kind:
         case "hierarchical":
@@ -107,26 +122,43 @@ class GeneralPort(GeneralCore):
         self.elsewhere.connect(HUB)
         self._near: frozenset[str] = frozenset()
 
-    def on_message(self, message: Message, source: Interface, now: Time) -> list[Action]:
+    def on_message(
+        self, message: ClientRequest | HostMessage | HybridMessage, source: Interface, now: Time
+    ) -> list[Action]:
+        if isinstance(message, Interest):
+            self._hub_wants(message)
+            return self._stated(now)
+        # The hub says nothing else to a port that does not advertise.
+        assert not isinstance(message, Advertised)
         actions = super().on_message(message, source, now)
         told = self.elsewhere.flush()
         return actions + [Send(HUB, Interest(change.withdrawn, change.announced)) for _, change in told]
 
-    def _on_neighbor(self, message: Message, source: Neighbor) -> list[Action]:
-        if source == HUB:
-            return SienaCore._on_neighbor(self, message, source)
-        actions = super()._on_neighbor(message, source)
+    def _hub_wants(self, message: Interest) -> None:
+        """What the hub asks for is entered as what a client wants, and matched as what a broker named as it wants."""
+        for filter in message.withdrawn:
+            for gone in self.own.unsubscribe(HUB, filter):
+                self.remote.remove(HUB.name, gone)
+        for filter in message.announced:
+            held, replaced = self.own.subscribe(HUB, filter)
+            for gone in replaced:
+                self.remote.remove(HUB.name, gone)
+            if held is not None:
+                self.remote.add(HUB.name, held)
+
+    def _on_neighbor(self, message: Links | Wants | WantsChange, source: Neighbor, now: Time) -> list[Action]:
+        actions = super()._on_neighbor(message, source, now)
         if isinstance(message, Links):
             self._look_around()
         return actions
 
-    def _on_link_up(self, neighbor: Neighbor, cost: int) -> list[Action]:
-        actions = super()._on_link_up(neighbor, cost)
+    def _on_link_up(self, neighbor: Neighbor, cost: int, now: Time) -> list[Action]:
+        actions = super()._on_link_up(neighbor, cost, now)
         self._look_around()
         return actions
 
-    def _on_link_down(self, neighbor: Neighbor) -> list[Action]:
-        actions = super()._on_link_down(neighbor)
+    def _on_link_down(self, neighbor: Neighbor, now: Time) -> list[Action]:
+        actions = super()._on_link_down(neighbor, now)
         self._look_around()
         return actions
 
@@ -151,8 +183,11 @@ class GeneralPort(GeneralCore):
                 self.elsewhere.subscribe(origin, filter)
 
     def _next(self, origin: str, origins: Sequence[str], source: Interface) -> list[Neighbor]:
-        found = super()._next(origin, origins, source)
-        return [*found, HUB] if HUB.name in origins and source != HUB else found
+        neighbors = super()._next(origin, origins, source)
+        return [*neighbors, HUB] if HUB.name in origins and source != HUB else neighbors
+
+    def leftovers(self) -> list[str]:
+        return [*super().leftovers(), *map(str, self.elsewhere.poset)]
 
 
 class Hub(AcyclicCore):
@@ -166,77 +201,126 @@ class Hub(AcyclicCore):
         return neighbor not in self._untold
 
 
-class GatewayCore:
-    """A broker of several units."""
+class HybridCore:
+    """A broker of a hybrid network. In one unit it is a core of that kind; in several it is a gateway."""
 
     def __init__(self, name: str, memberships: Sequence[Membership]) -> None:
         _check(name, memberships)
         self.name = name
-        self.ports = {one.unit: _port(name, one) for one in memberships}
-        self.hub = _hub(name, memberships)
-        self._port_of = {Neighbor(other): _inner(one.unit) for one in memberships for other in one.neighbors}
-        self._inside: dict[Neighbor, SienaCore] = {_inner(unit): port for unit, port in self.ports.items()}
+        self.is_gateway = len(memberships) > 1
+        make = _port if self.is_gateway else unit_core
+        self.ports: dict[str, UnitCore] = {member.unit: make(name, member) for member in memberships}
+        # Clients are at the hub; without one, at the core of the only unit.
+        self.hub: UnitCore = _hub(name, memberships) if self.is_gateway else self.ports[memberships[0].unit]
+        self._membership_of = {Neighbor(other): member for member in memberships for other in member.neighbors}
+        self._inside: dict[Neighbor, UnitCore] = {_inner(unit): port for unit, port in self.ports.items()}
         self._inside[HUB] = self.hub
         # Said inside and not yet heard. What the hub says at the beginning is heard with the first message, since
         # records are numbered by the time.
         self._unheard: deque[tuple[Neighbor, Action]] = deque()
-        for one in memberships:
-            self._say(HUB, self.hub.on_message(LinkUp(), _inner(one.unit), 0))
-            if one.master is not None:
-                self._say(HUB, self.hub.on_message(Interest(announced=(EVERYTHING,)), _inner(one.unit), 0))
+        if self.is_gateway:
+            self._introduce(memberships)
+
+    def _introduce(self, memberships: Sequence[Membership]) -> None:
+        """Hub and ports become neighbors of one another."""
+        for member in memberships:
+            self._say(HUB, self.hub.on_message(LinkUp(), _inner(member.unit), 0))
+            if member.master is not None:
+                self._say(HUB, _heard(self.hub, Interest(announced=(EVERYTHING,)), _inner(member.unit), 0))
 
     @property
-    def sessions(self) -> Sessions:
-        return self.hub.sessions
+    def clients(self) -> ClientSide:
+        return self.hub.clients
 
-    @property
-    def interest(self) -> Forwarding[Filter]:
-        return self.hub.interest
-
-    def on_message(self, message: Message, source: Interface, now: Time) -> list[Action]:
+    def on_message(
+        self, message: ClientRequest | HostMessage | HybridMessage, source: Interface, now: Time
+    ) -> list[Action]:
         here = self._listener(source)
         if here is None:
             return [_stranger(self.name, source)]
-        return self._joined(here, self._inside[here].on_message(message, source, now), now)
+        if isinstance(source, Neighbor) and isinstance(message, BrokerMessage):
+            member = self._membership_of[source]
+            if not isinstance(message, SAID_IN[member.kind]):
+                what = f"sent {type(message).__name__}, which brokers of a unit of kind {member.kind} do not say"
+                return [Refuse(source, RemoteProtocolError(source.name, what))]
+        return self._joined(here, _heard(self._inside[here], message, source, now), now)
 
     def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]:
         here = self._listener(source)
         if here is None:
             return [_stranger(self.name, source)]
+        if isinstance(source, Neighbor) and self._membership_of[source].kind != "general":
+            # Only general units read the origin.
+            batch = [Routed(routed.notification, Header(routed.header.hops)) for routed in batch]
         return self._joined(here, self._inside[here].on_notifications(batch, source, now), now)
 
-    def prepare(self) -> None:
-        for one in self._inside.values():
-            one.prepare()
-
     def _listener(self, source: Interface) -> Neighbor | None:
-        return self._port_of.get(source) if isinstance(source, Neighbor) else HUB
+        """Who inside hears what comes from outside."""
+        if not isinstance(source, Neighbor):
+            return HUB
+        member = self._membership_of.get(source)
+        return None if member is None else _inner(member.unit)
 
     def _joined(self, here: Neighbor, actions: Sequence[Action], now: Time) -> list[Action]:
         """What is left for the host when everything said inside is heard."""
-        found: list[Action] = []
+        left: list[Action] = []
         self._say(here, actions)
         while self._unheard:
             speaker, action = self._unheard.popleft()
             match action:
                 case Send(listener, message) if listener in self._inside:
-                    answer = self._inside[listener].on_message(message, speaker, now)
+                    answer = _heard(self._inside[listener], message, speaker, now)
                 case Forward(listener, batch) if listener in self._inside:
                     answer = self._inside[listener].on_notifications(tuple(map(_crossing, batch)), speaker, now)
+                case Forward(neighbor, batch):
+                    left.append(Forward(neighbor, tuple(map(self._outward, batch))))
+                    continue
                 case _:
                     assert not (isinstance(action, Refuse) and action.source in self._inside), action
-                    found.append(action)
+                    left.append(action)
                     continue
             self._say(listener, answer)
-        return found
+        return left
 
     def _say(self, speaker: Neighbor, actions: Sequence[Action]) -> None:
         self._unheard.extend((speaker, action) for action in actions)
 
+    def _outward(self, routed: Routed) -> Routed:
+        """With the header of hybrid networks, whatever the kind of the unit: one header for the whole network."""
+        header = routed.header
+        return (
+            routed if isinstance(header, OriginHeader) else Routed(routed.notification, OriginHeader(header.hops, ""))
+        )
 
-def hybrid_core(name: str, memberships: Sequence[Membership]) -> SienaCore | GatewayCore:
-    """A broker of a hybrid network: a gateway if it is in several units."""
-    return GatewayCore(name, memberships) if len(memberships) > 1 else unit_core(name, memberships[0])
+    # --- looking in ---
+
+    @property
+    def _parts(self) -> tuple[UnitCore, ...]:
+        """Hub and ports, each once."""
+        return (self.hub, *self.ports.values()) if self.is_gateway else (self.hub,)
+
+    def matchers(self) -> Sequence[RecallingMatcher[Any]]:
+        return tuple(matcher for part in self._parts for matcher in part.matchers())
+
+    def inspect(self) -> Inspection:
+        """Without what hub and ports hold of one another: that is said twice already."""
+        inspections = [part.inspect() for part in self._parts]
+        tables = [table for each in inspections for table in each.tables if not table.holder.startswith(INNER)]
+        work = Work(sum(each.work.matched for each in inspections), sum(each.work.compared for each in inspections))
+        return Inspection(tuple(sorted(tables)), work)
+
+    def leftovers(self) -> list[str]:
+        """Besides what a gateway below a master asks for always."""
+        return [text for part in self._parts for text in part.leftovers() if not text.startswith(str(EVERYTHING))]
+
+
+def _heard(
+    core: UnitCore, message: ClientRequest | HostMessage | HybridMessage | BrokerMessage, source: Interface, now: Time
+) -> list[Action]:
+    """Hub and ports say only what the other knows; what brokers say is checked before."""
+    listener: Any = core
+    actions: list[Action] = listener.on_message(message, source, now)
+    return actions
 
 
 def _inner(unit: str) -> Neighbor:
@@ -245,10 +329,10 @@ def _inner(unit: str) -> Neighbor:
 
 def _crossing(routed: Routed) -> Routed:
     """Without the link inside, and as if published here: a unit knows only its own brokers."""
-    return Routed(routed.notification, "", routed.hops - 1)
+    return Routed(routed.notification, Header(routed.header.hops - 1))
 
 
-def _port(name: str, membership: Membership) -> SienaCore:
+def _port(name: str, membership: Membership) -> UnitCore:
     if membership.kind == "general":
         return GeneralPort(name)
     port = unit_core(name, membership)
@@ -258,7 +342,7 @@ def _port(name: str, membership: Membership) -> SienaCore:
     return port
 
 
-def _hub(name: str, memberships: Sequence[Membership]) -> SienaCore:
+def _hub(name: str, memberships: Sequence[Membership]) -> UnitCore:
     if memberships[0].kind == "advertising":
         return AdvertisingCore(name)
     roots = [one for one in memberships if one.kind == "hierarchical" and one.master is None]

@@ -25,31 +25,40 @@ notifications     what has come before is dropped: by publisher, all that is not
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final, assert_never
 
-from catchment.errors import RemoteProtocolError
+from catchment.errors import CatchmentError, LimitError, RemoteProtocolError
 from catchment.model.filter import Filter
+from catchment.routing.core import Inspection, Work
 from catchment.routing.messages import (
     Action,
+    BrokerMessage,
+    Client,
+    ClientDown,
+    ClientRequest,
+    ClientUp,
     Forward,
+    Header,
+    HostMessage,
     Interface,
-    Links,
-    Message,
+    LinkDown,
+    LinkUp,
     Neighbor,
     Refuse,
     Routed,
     Send,
     Time,
-    Wants,
-    WantsChange,
+    TimerFired,
 )
-from catchment.routing.newest import Newest
-from catchment.routing.siena.base import REMOTE_FILTERS_MAX, SienaCore, check_limit
-from catchment.routing.siena.forwarding import Change
-from catchment.routing.siena.link_states import LinkStates, following
+from catchment.routing.parts.clients import ClientSide
+from catchment.routing.parts.link_states import Links, LinkStates, following
+from catchment.routing.parts.newest import Newest
+from catchment.routing.parts.recall import RecallingMatcher
+from catchment.routing.parts.remote import RemoteFilters, check_limit
+from catchment.routing.siena.client_interest import ClientInterest
+from catchment.routing.siena.forwarding import Change, Forwarding
+from catchment.routing.siena.messages import OriginHeader, Wants, WantsChange
 
-# Told of everything that local clients want: stands for the flood.
-EVERYBODY: Final = Neighbor("*")
 # Links that a notification may travel: longer than any shortest path of a network this size of broker serves.
 HOPS_MAX: Final = 255
 # Brokers of one network, those that are gone among them: each has records here, and a tree of all.
@@ -57,65 +66,99 @@ BROKERS_MAX: Final = 10_000
 # Publishers whose last number is kept, the longest silent forgotten first.
 PUBLISHERS_MAX: Final = 100_000
 
+GeneralMessage = Links | Wants | WantsChange
 
-class GeneralCore(SienaCore):
+
+class GeneralCore:
     """A peer in any network."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.interest.connect(EVERYBODY)
-        self._links = LinkStates(name)
+        self.name = name
+        self.clients = ClientSide()
+        # What our own clients want. All other brokers are told the same, its roots: one audience, named as we are.
+        self.own: Forwarding[Filter] = Forwarding()
+        self._others = Neighbor(name)
+        self.own.connect(self._others)
+        self._client_wants = ClientInterest(self.clients, self.own)
+        # What the clients of the other brokers want, by the broker that they are at.
+        self.remote = RemoteFilters()
+        self.links = LinkStates(name)
         self._wants_seq: dict[str, int] = {name: 0}
-        self._wants: dict[str, dict[Filter, int]] = {name: {}}
-        self._now: Time = 0
         self._newest = Newest(PUBLISHERS_MAX)
-
-    def on_message(self, message: Message, source: Interface, now: Time) -> list[Action]:
-        self._now = now
-        if not self._wants_seq[self.name]:
-            self._wants_seq[self.name] = self._after(0)
-        return super().on_message(message, source, now)
-
-    def _after(self, seq: int) -> int:
-        return following(seq, self._now)
+        self._matched = 0
 
     # --- what is known ---
 
     @property
     def origins(self) -> tuple[str, ...]:
         """The brokers that can be reached, this one among them."""
-        return self._links.reached
-
-    @property
-    def link_states(self) -> LinkStates:
-        return self._links
+        return self.links.reached
 
     def wants_of(self, origin: str) -> tuple[Filter, ...]:
-        return self.interest.told_to(EVERYBODY) if origin == self.name else tuple(self._wants.get(origin, ()))
+        return self.own.told_to(self._others) if origin == self.name else tuple(self.remote.of(origin))
 
     def _hops_from(self, origin: str) -> dict[str, str]:
-        return self._links.hops_from(origin)
+        return self.links.hops_from(origin)
+
+    # --- messages ---
+
+    def on_message(
+        self, message: ClientRequest | HostMessage | GeneralMessage, source: Interface, now: Time
+    ) -> list[Action]:
+        if not self._wants_seq[self.name]:
+            self._wants_seq[self.name] = self._after(0, now)
+        if isinstance(message, ClientRequest):
+            assert isinstance(source, Client)
+            try:
+                due = self._client_wants.request(message, source)
+            except CatchmentError as problem:
+                return [Refuse(source, problem)]
+            return due + self._stated(now)
+        match message:
+            case ClientUp():
+                assert isinstance(source, Client)
+                self.clients.client_up(source, message)
+                return []
+            case ClientDown():
+                assert isinstance(source, Client)
+                self._client_wants.client_down(source)
+                return self._stated(now)
+            case LinkUp():
+                assert isinstance(source, Neighbor)
+                return self._on_link_up(source, message.cost, now)
+            case LinkDown():
+                assert isinstance(source, Neighbor)
+                return self._on_link_down(source, now)
+            case TimerFired():
+                return []
+            case _:
+                assert isinstance(source, Neighbor)
+                return self._on_neighbor(message, source, now)
+
+    def _after(self, seq: int, now: Time) -> int:
+        return following(seq, now)
 
     # --- links ---
 
-    def _on_link_up(self, neighbor: Neighbor, cost: int) -> list[Action]:
-        wants = [Send(neighbor, self._whole_wants(one)) for one in sorted(self._wants_seq)]
-        return self._links.up(neighbor, cost, self._now) + wants
+    def _on_link_up(self, neighbor: Neighbor, cost: int, now: Time) -> list[Action]:
+        wants = [Send(neighbor, self._whole_wants(origin)) for origin in sorted(self._wants_seq)]
+        return self.links.up(neighbor, cost, now) + wants
 
-    def _on_link_down(self, neighbor: Neighbor) -> list[Action]:
-        return self._links.down(neighbor, self._now)
+    def _on_link_down(self, neighbor: Neighbor, now: Time) -> list[Action]:
+        return self.links.down(neighbor, now)
 
-    def _flooded(self, message: Message, source: Neighbor | None = None) -> list[Action]:
-        return self._links.flooded(message, source)
+    def _flooded(self, message: BrokerMessage, source: Neighbor | None = None) -> list[Action]:
+        return self.links.flooded(message, source)
 
-    # --- what clients want ---
+    # --- what our own clients want ---
 
-    def _flushed(self) -> list[Action]:
-        return [action for _, change in self.interest.flush() for action in self._stated(change)]
+    def _stated(self, now: Time) -> list[Action]:
+        """What has changed in that, told to all."""
+        return [action for _, change in self.own.flush() for action in self._state(change, now)]
 
-    def _stated(self, change: Change[Filter]) -> list[Action]:
+    def _state(self, change: Change[Filter], now: Time) -> list[Action]:
         before = self._wants_seq[self.name]
-        seq = self._wants_seq[self.name] = self._after(before)
+        seq = self._wants_seq[self.name] = self._after(before, now)
         return self._flooded(WantsChange(self.name, seq, before, change.withdrawn, change.announced))
 
     def _whole_wants(self, origin: str) -> Wants:
@@ -123,42 +166,50 @@ class GeneralCore(SienaCore):
 
     # --- records of others ---
 
-    def _check_room(self, message: Message, source: Neighbor) -> None:
-        match message:
-            case Links() if message.origin not in self._links.records:
-                check_limit("BROKERS_MAX", BROKERS_MAX, len(self._links.records) + 1)
-            case Wants() | WantsChange():
-                known = self._wants.get(message.origin)
-                if known is None:
-                    check_limit("BROKERS_MAX", BROKERS_MAX, len(self._wants) + 1)
-                others = len(self._remote) - (len(known or ()) if isinstance(message, Wants) else 0)
-                more = message.filters if isinstance(message, Wants) else message.announced
-                check_limit("REMOTE_FILTERS_MAX", REMOTE_FILTERS_MAX, others + len(more))
-            case _:
-                super()._check_room(message, source)
-
-    def _on_neighbor(self, message: Message, source: Neighbor) -> list[Action]:
+    def _on_neighbor(self, message: GeneralMessage, source: Neighbor, now: Time) -> list[Action]:
+        try:
+            self._check_room(message)
+        except LimitError as problem:
+            return [Refuse(source, problem)]
         match message:
             case Links():
-                return self._links.heard(message, source, self._now)
-            case Wants() if message.origin == self.name:
-                return self._outbid(message)
+                return self.links.heard(message, source, now)
             case Wants():
-                if self._wants_seq.get(message.origin, -1) >= message.seq:
-                    return []
-                self._replace(message.origin, message.seq, message.filters)
-                return self._flooded(message, source)
+                return self._on_wants(message, source, now)
             case WantsChange():
                 return self._on_change(message, source)
             case _:
-                return [Refuse(source, RemoteProtocolError(source.name, f"sent {type(message).__name__}"))]
+                assert_never(message)
 
-    def _outbid(self, message: Wants) -> list[Action]:
+    def _check_room(self, message: GeneralMessage) -> None:
+        """LimitError if a neighbor states more than there is room for."""
+        match message:
+            case Links():
+                if message.origin not in self.links.records:
+                    check_limit("BROKERS_MAX", BROKERS_MAX, len(self.links.records) + 1)
+                return
+            case Wants():
+                more = len(message.filters) - len(self.remote.of(message.origin))
+            case WantsChange():
+                more = len(message.announced)
+        if message.origin not in self._wants_seq:
+            check_limit("BROKERS_MAX", BROKERS_MAX, len(self._wants_seq) + 1)
+        self.remote.check_room(more)
+
+    def _on_wants(self, message: Wants, source: Neighbor, now: Time) -> list[Action]:
+        if message.origin == self.name:
+            return self._outbid(message, now)
+        if self._wants_seq.get(message.origin, -1) >= message.seq:
+            return []
+        self._replace(message.origin, message.seq, message.filters)
+        return self._flooded(message, source)
+
+    def _outbid(self, message: Wants, now: Time) -> list[Action]:
         """Our own wants as others know them: from before a crash, if they are newer than ours."""
         mine = self._whole_wants(self.name)
         if message.seq < mine.seq or message == mine:
             return []
-        self._wants_seq[self.name] = self._after(message.seq)
+        self._wants_seq[self.name] = self._after(message.seq, now)
         return self._flooded(self._whole_wants(self.name))
 
     def _on_change(self, message: WantsChange, source: Neighbor) -> list[Action]:
@@ -168,47 +219,65 @@ class GeneralCore(SienaCore):
         if message.after != known:
             what = f"told a change of {message.origin} after {message.after}, known is {known}"
             return [Refuse(source, RemoteProtocolError(source.name, what))]
-        wants = self._wants.get(message.origin, {})
         gone = set(message.withdrawn)
-        kept = [one for one in wants if one not in gone]
+        kept = [filter for filter in self.remote.of(message.origin) if filter not in gone]
         self._replace(message.origin, message.seq, (*kept, *message.announced))
         return self._flooded(message, source)
 
     def _replace(self, origin: str, seq: int, filters: Sequence[Filter]) -> None:
-        before, after = self._wants.setdefault(origin, {}), dict.fromkeys(filters)
-        for one in [one for one in before if one not in after]:
-            self._remote.remove(before.pop(one))
-        for one in after:
-            if one not in before:
-                before[one] = self._remote_next
-                self._remote.add(self._remote_next, one, group=origin)
-                self._remote_next += 1
+        self.remote.replace(origin, filters)
         self._wants_seq[origin] = seq
 
     # --- notifications ---
 
     def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]:
-        fresh = [one for one in batch if one.hops <= HOPS_MAX and self._newest.is_new(one.notification)]
-        notifications = [one.notification for one in fresh]
-        actions = self.sessions.due(notifications, now)
+        is_new = self._newest.is_new
+        fresh = [routed for routed in batch if routed.header.hops <= HOPS_MAX and is_new(routed.notification)]
+        self._matched += len(fresh)
+        notifications = [routed.notification for routed in fresh]
+        actions = self.clients.due(notifications, now)
         outgoing: dict[Neighbor, list[Routed]] = {}
-        # Most of a batch is from one origin and for the same.
-        ways: dict[tuple[str, tuple[str, ...]], list[list[Routed]]] = {}
-        for routed, origins in zip(fresh, self._remote.found(notifications), strict=True):
+        # Most of a batch has one header and goes the same ways: for each header and set of origins that want it, the
+        # header that goes on, and the batches that it goes into.
+        ways: dict[tuple[Header, tuple[str, ...]], tuple[OriginHeader, list[list[Routed]]]] = {}
+        for routed, origins in zip(fresh, self.remote.wanting(notifications), strict=True):
             if not origins:
                 continue
-            way = ways.get((routed.origin, origins))
+            way = ways.get((routed.header, origins))
             if way is None:
-                neighbors = self._next(routed.origin or self.name, origins, source)
-                way = ways[routed.origin, origins] = [outgoing.setdefault(one, []) for one in neighbors]
-            if way:
-                onward = self._onward(routed)
-                for batch_out in way:
-                    batch_out.append(onward)
-        return actions + [Forward(one, tuple(outgoing[one])) for one in sorted(outgoing)]
+                header = self._onward(routed.header)
+                neighbors = self._next(header.origin, origins, source)
+                way = header, [outgoing.setdefault(neighbor, []) for neighbor in neighbors]
+                ways[routed.header, origins] = way
+            header, batches = way
+            if batches:
+                further = Routed(routed.notification, header)
+                for batch_out in batches:
+                    batch_out.append(further)
+        return actions + [Forward(neighbor, tuple(outgoing[neighbor])) for neighbor in sorted(outgoing)]
+
+    def _onward(self, header: Header) -> OriginHeader:
+        """What is written on it from here on. What comes without an origin was published here."""
+        return OriginHeader(header.hops + 1, header.origin if isinstance(header, OriginHeader) else self.name)
 
     def _next(self, origin: str, origins: Sequence[str], source: Interface) -> list[Neighbor]:
         """The neighbors that a notification from an origin goes to, if these origins want it."""
         hops = self._hops_from(origin)
-        found = map(Neighbor, sorted({hops[one] for one in origins if one in hops}))
-        return [one for one in found if one in self._links.costs]
+        neighbors = map(Neighbor, sorted({hops[one] for one in origins if one in hops}))
+        return [neighbor for neighbor in neighbors if neighbor in self.links.costs]
+
+    # --- looking in ---
+
+    def matchers(self) -> Sequence[RecallingMatcher[Any]]:
+        return self.clients.matcher, self.remote.matcher
+
+    def inspect(self) -> Inspection:
+        work = Work(self._matched, self.own.poset.compared)
+        tables = (*self.clients.tables(), *self.remote.tables())
+        return Inspection(tables, work, self.links.known_brokers())
+
+    def leftovers(self) -> list[str]:
+        # What a broker that cannot be reached wanted is kept until it is back.
+        reached = [origin for origin in self.origins if origin != self.name]
+        remote = [f"{filter} of {origin}" for origin in reached for filter in self.remote.of(origin)]
+        return [*self.clients.leftovers(), *map(str, self.own.poset), *remote]

@@ -22,20 +22,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, Generic
+from typing import Any, Final, Generic
 
 from catchment.errors import LimitError
 from catchment.model.filter import Advertisement, Filter
 from catchment.model.measure import Distribution
 from catchment.model.merging import imperfect_merge, perfect_merge, perfect_merge_of_advertisements
+from catchment.routing.core import Inspection
 from catchment.routing.messages import (
     Action,
-    Advertised,
-    Interest,
+    BrokerMessage,
+    ClientRequest,
+    HostMessage,
     Interface,
     LinkDown,
     LinkUp,
-    Message,
     Neighbor,
     Routed,
     Send,
@@ -43,10 +44,14 @@ from catchment.routing.messages import (
     Time,
     TimerFired,
 )
+from catchment.routing.parts.clients import ClientSide
+from catchment.routing.parts.recall import RecallingMatcher
 from catchment.routing.poset import K, Poset
-from catchment.routing.sessions import Sessions
-from catchment.routing.siena.base import SienaCore
-from catchment.routing.siena.forwarding import Change, Forwarding, in_text_order
+from catchment.routing.siena.acyclic import AcyclicCore
+from catchment.routing.siena.advertising import AdvertisingCore
+from catchment.routing.siena.forwarding import Change, in_text_order
+from catchment.routing.siena.hierarchical import HierarchicalCore
+from catchment.routing.siena.messages import Advertised, Interest
 
 # Groups that a filter is tried with, the newest first: each try is a union.
 TRIES_MAX: Final = 16
@@ -215,13 +220,18 @@ class _Said(Generic[K]):
         return tuple(self._plain) if self._merged is None else self._merged.said
 
 
+# Cores that tell their neighbors Interest, and perhaps Advertised, hop by hop.
+MergeableCore = AcyclicCore | HierarchicalCore | AdvertisingCore
+MergingMessage = Interest | Advertised
+
+
 class MergingCore:
     """A core that says less: `policy` for all links, or for single ones, by neighbor."""
 
     def __init__(
-        self, inner: SienaCore, policy: LinkPolicy, by_neighbor: Mapping[str, LinkPolicy] | None = None
+        self, inner: MergeableCore, policy: LinkPolicy, by_neighbor: Mapping[str, LinkPolicy] | None = None
     ) -> None:
-        self.inner = inner
+        self.inner: Any = inner
         self._policy = policy
         self._by_neighbor = by_neighbor or {}
         self._interest: dict[Neighbor, _Said[Filter]] = {}
@@ -230,28 +240,44 @@ class MergingCore:
 
     @property
     def name(self) -> str:
-        return self.inner.name
+        return str(self.inner.name)
 
     @property
-    def sessions(self) -> Sessions:
-        return self.inner.sessions
-
-    @property
-    def interest(self) -> Forwarding[Filter]:
-        return self.inner.interest
+    def clients(self) -> ClientSide:
+        clients: ClientSide = self.inner.clients
+        return clients
 
     def said_to(self, neighbor: Neighbor) -> tuple[tuple[Filter, ...], tuple[Advertisement, ...]]:
         """The filters and advertisements that a neighbor has been told."""
         known = neighbor in self._interest
         return (self._interest[neighbor].filters, self._offers[neighbor].filters) if known else ((), ())
 
-    def prepare(self) -> None:
-        self.inner.prepare()
+    # --- looking in ---
+
+    def matchers(self) -> Sequence[RecallingMatcher[Any]]:
+        matchers: Sequence[RecallingMatcher[Any]] = self.inner.matchers()
+        return matchers
+
+    def inspect(self) -> Inspection:
+        inspection: Inspection = self.inner.inspect()
+        return inspection
+
+    def leftovers(self) -> list[str]:
+        said = [
+            f"{filter}, said to {neighbor}"
+            for neighbor in sorted(self._interest)
+            for filter in self.said_to(neighbor)[0]
+        ]
+        return [*self.inner.leftovers(), *said]
+
+    # --- what comes ---
 
     def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]:
         return self._saved(self.inner.on_notifications(batch, source, now), now)
 
-    def on_message(self, message: Message, source: Interface, now: Time) -> list[Action]:
+    def on_message(
+        self, message: ClientRequest | HostMessage | MergingMessage, source: Interface, now: Time
+    ) -> list[Action]:
         match message:
             case TimerFired() if message.name.startswith(TIMER):
                 neighbor = Neighbor(message.name.removeprefix(TIMER))
@@ -299,7 +325,7 @@ class MergingCore:
 
     def _say(self, neighbor: Neighbor) -> list[Action]:
         offers, interest = self._offers[neighbor].take(), self._interest[neighbor].take()
-        messages: list[Message] = [Advertised(offers.withdrawn, offers.announced)] if offers else []
+        messages: list[BrokerMessage] = [Advertised(offers.withdrawn, offers.announced)] if offers else []
         messages += [Interest(interest.withdrawn, interest.announced)] if interest else []
         return [Send(neighbor, message) for message in messages]
 

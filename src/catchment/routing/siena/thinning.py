@@ -34,7 +34,7 @@ from typing import Final
 from catchment.model.filter import Pattern
 from catchment.model.monitor import MONITOR_KEYS_MAX, Key, key_of
 from catchment.model.notification import Notification
-from catchment.routing.messages import Held
+from catchment.routing.siena.messages import Held
 
 # What one thinner holds, over all keys: some tens of megabytes.
 HELD_MAX: Final = 100_000

@@ -18,7 +18,7 @@ from typing import Final
 from catchment.errors import InputError, shown
 from catchment.model.filter import Advertisement, Filter
 from catchment.model.values import Value
-from catchment.sim.scenario import Drawn, Publishers, Scenario, Subscribers, scenario_from_toml
+from catchment.sim.scenarios.scenario import Drawn, Publishers, Scenario, Subscribers, scenario_from_toml
 
 _NETWORK: Final = "transit-stub 100"
 _SERVERS: Final = {

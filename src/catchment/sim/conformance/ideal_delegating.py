@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 from catchment.model.filter import Advertisement, Filter, Pattern
 from catchment.routing.messages import Neighbor
+from catchment.routing.parts.wanted import filters_for
 from catchment.routing.poset import Poset
 from catchment.routing.siena.available import delegated, plain_filters
 from catchment.routing.siena.delegating import DelegatingCore
-from catchment.routing.wanted import filters_for
-from catchment.sim.checkers import side_of, wants_at
-from catchment.sim.ideal import differences, leftovers, offered
+from catchment.sim.conformance.checkers import side_of, wants_at
+from catchment.sim.conformance.ideal import differences, leftovers, offered
 from catchment.sim.simulation import Simulation
 
 _Told = tuple[list[Filter], set[Pattern]]

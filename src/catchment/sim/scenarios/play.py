@@ -16,9 +16,10 @@ from typing import Final
 
 from catchment.model.notification import Notification
 from catchment.model.values import Value
-from catchment.routing.messages import SECOND, Deliver, DeliverSequence, Part
+from catchment.routing.messages import SECOND, Deliver, DeliverSequence
+from catchment.routing.siena.messages import Part
 from catchment.sim.network import MILLISECOND
-from catchment.sim.scenario import Drawn, Fault, Publishers, Scenario, Subscribers
+from catchment.sim.scenarios.scenario import Drawn, Fault, Publishers, Scenario, Subscribers
 from catchment.sim.simulation import SimClient, Simulation
 
 NOTIFICATIONS: Final = "notifications"

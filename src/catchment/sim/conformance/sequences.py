@@ -14,7 +14,7 @@ from catchment.model.filter import Pattern
 from catchment.model.monitor import Monitor
 from catchment.model.notification import Notification
 from catchment.routing.messages import Deliver, DeliverSequence
-from catchment.sim.checkers import Network, ViolationError, is_advertised
+from catchment.sim.conformance.checkers import Network, ViolationError, is_advertised
 from catchment.sim.simulation import SimClient
 
 # The identity and the id of a subscription.

@@ -1,88 +1,64 @@
 """A core and its connections: hands over what comes, performs the actions that the core answers with, in order.
 
-No sockets here and no loop: connections are outlets that frames are put into, the clock and the timers are arguments.
-What is decided here is only what the seam leaves to a host: whom an interface stands for, which answer belongs to
-which request, and what happens when somebody cannot keep up.
+No sockets here and no loop: connections are outlets that things are put into, the clock and the timers are arguments.
+The asyncio server and the simulator both drive nodes, so what a node decides is simulated as it runs:
+
+- whom an interface stands for: a client that comes again under its name replaces the one that was there;
+- which answer belongs to which request;
+- who may ask for what: names have a length, a client has so many identities, a handler must be there;
+- what is dropped and counted: a client that is behind loses what comes and is told how many, as soon as it is not;
+- what ends a link: a neighbor that is refused, or that is told more than a message may hold.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, assert_never
+from typing import Any, Final, assert_never
 
 from catchment.errors import BadIdError, CatchmentError, LimitError, shown
 from catchment.model.filter import IDENTITY_CODEPOINTS_MAX
 from catchment.model.notification import Notification
+from catchment.node.outlets import ClientOutlet, LinkOutlet
 from catchment.routing.core import RoutingCore
 from catchment.routing.messages import (
     HOST,
     Action,
+    BrokerMessage,
     Client,
     ClientDown,
+    ClientRequest,
     ClientUp,
     Deliver,
     DeliverSequence,
     Forward,
+    HostMessage,
     Interface,
+    Keep,
     LinkDown,
     LinkUp,
     MapIdentity,
-    Message,
     Missed,
     Neighbor,
     Refuse,
     Routed,
-    Said,
     Send,
     SetTimer,
     Time,
     TimerFired,
 )
-from catchment.wire import (
-    LINK_FRAME_BYTES_MAX,
-    Accepted,
-    ClientRequest,
-    Lost,
-    Publish,
-    Refused,
-    Request,
-    SequenceDelivery,
-    Unfit,
-    batch_frame,
-    delivery_frame,
-    frame,
-    pieces,
-)
 
-# Notifications in one frame to a neighbor: some hundred kilobytes of small ones.
-FORWARD_MAX: Final = 1_024
 # Identities that one client may ask for, or be mapped to: each is kept until the client goes.
 CLIENT_IDENTITIES_MAX: Final = 10_000
 
-
-class Outlet(Protocol):
-    """The sending side of a connection."""
-
-    def put(self, frame: bytes) -> None:
-        """Sends it with all else of this turn of the loop."""
-        ...
-
-    def is_behind(self) -> bool:
-        """Whether so much waits to be sent that a client loses what comes now."""
-        ...
-
-    def end(self, reason: str) -> None:
-        """Says goodbye and closes."""
-        ...
+# Actions that show that somebody wants a notification.
+_WANTED: Final = (Forward, Deliver, DeliverSequence, Keep)
 
 
 @dataclass(slots=True)
 class ClientState:
-    outlet: Outlet
-    # Of a client in this process: is handed deliveries as they are, and minds itself how many wait.
-    receive: Callable[[Deliver], None] | None = None
+    outlet: ClientOutlet
     # By identity, how many were dropped and are not told yet.
     lost: Counter[str] = field(default_factory=Counter)
     identities: set[str] = field(default_factory=set)
@@ -92,7 +68,7 @@ class ClientState:
 
 @dataclass(slots=True)
 class LinkState:
-    outlet: Outlet
+    outlet: LinkOutlet
     cost: int
     received: int = 0
     forwarded: int = 0
@@ -111,13 +87,15 @@ class Totals:
     delivered: int = 0
     lost: int = 0
     refused: int = 0
+    # Notifications that a neighbor sent and that were neither delivered nor passed on nor kept.
+    unwanted: int = 0
 
 
 class Node:
     """A broker without its sockets."""
 
     def __init__(
-        self, name: str, core: RoutingCore, now: Callable[[], Time], set_timer: Callable[[str, Time], None]
+        self, name: str, core: RoutingCore[Any], now: Callable[[], Time], set_timer: Callable[[SetTimer], None]
     ) -> None:
         self.name = name
         self.core = core
@@ -125,32 +103,25 @@ class Node:
         self.links: dict[Neighbor, LinkState] = {}
         self.totals = Totals()
         # Messages that the core was given: each may have changed what is wanted here.
-        self.told_count = 0
+        self.messages_count = 0
         self._now = now
         self._set_timer = set_timer
 
     # --- who is there ---
 
-    def client_up(
-        self,
-        client: Client,
-        identity: str,
-        seen: dict[str, int],
-        outlet: Outlet,
-        receive: Callable[[Deliver], None] | None = None,
-    ) -> None:
+    def client_up(self, client: Client, identity: str, seen: Mapping[str, int], outlet: ClientOutlet) -> None:
         """A client that was there already under this name is replaced: it has come back before we knew it was gone."""
         if client in self.clients:
             self.clients[client].outlet.end(f"{shown(client.name)} has connected again")
             self.client_down(client)
-        self.clients[client] = ClientState(outlet, receive)
+        self.clients[client] = ClientState(outlet)
         self._tell(ClientUp(identity, seen), client)
 
     def client_down(self, client: Client) -> None:
         if self.clients.pop(client, None) is not None:
             self._tell(ClientDown(), client)
 
-    def link_up(self, neighbor: Neighbor, cost: int, outlet: Outlet) -> None:
+    def link_up(self, neighbor: Neighbor, cost: int, outlet: LinkOutlet) -> None:
         self.link_down(neighbor)
         self.links[neighbor] = LinkState(outlet, cost)
         self._tell(LinkUp(cost), neighbor)
@@ -159,12 +130,12 @@ class Node:
         if self.links.pop(neighbor, None) is not None:
             self._tell(LinkDown(), neighbor)
 
-    # --- what comes ---
+    # --- what clients ask ---
 
-    def requested(self, client: Client, request: Request) -> None:
-        state = self.clients[client]
-        refusals = self.ask(client, request.body)
-        state.outlet.put(frame(_answer(request.number, refusals)))
+    def requested(self, client: Client, number: int, request: ClientRequest) -> None:
+        """A request that is answered with its number."""
+        outlet = self.clients[client].outlet
+        outlet.answer(number, self.ask(client, request))
 
     def ask(self, client: Client, request: ClientRequest) -> list[Refuse]:
         """What a client asks for; it is refused with these."""
@@ -187,60 +158,62 @@ class Node:
                 raise BadIdError(f"there is no client {shown(request.handler)} at {self.name}")
             # It keeps the identity from now on, also when who has asked is gone.
             states.append(handler)
-        for one in states:
-            if request.identity not in one.identities and len(one.identities) >= CLIENT_IDENTITIES_MAX:
+        for keeper in states:
+            if request.identity not in keeper.identities and len(keeper.identities) >= CLIENT_IDENTITIES_MAX:
                 raise LimitError("CLIENT_IDENTITIES_MAX", CLIENT_IDENTITIES_MAX, "one more", "use another connection")
-        for one in states:
-            one.identities.add(request.identity)
+        for keeper in states:
+            keeper.identities.add(request.identity)
 
-    def misasked(self, client: Client, unfit: Unfit) -> None:
-        """In a good frame, something that cannot be had."""
+    def misasked(self, client: Client, number: int, error: CatchmentError) -> None:
+        """A request or publication that was well said and cannot be had."""
         self.totals.refused += 1
-        self.clients[client].outlet.put(frame(_answer(unfit.number, [Refuse(client, unfit.error)])))
+        self.clients[client].outlet.answer(number, [Refuse(client, error)])
 
-    def published(self, client: Client, publications: Sequence[Publish]) -> None:
-        """All that one read of a client brought: one call of the core."""
-        state = self.clients[client]
-        refusals = self.publish(client, [one for publication in publications for one in publication.notifications])
-        if refusals and len(publications) > 1:
-            # Rare: which of them was refused is found by asking for each, without publishing it again.
-            self._answer_apart(state, publications, refusals)
-            return
-        for publication in publications:
-            if publication.number or refusals:
-                state.outlet.put(frame(_answer(publication.number, refusals)))
+    def published(self, client: Client, publications: Sequence[tuple[int, Sequence[Notification]]]) -> None:
+        """All that one read of a client brought, each with the number of its answer, 0 if nobody waits for it: one
+        call of the core."""
+        outlet = self.clients[client].outlet
+        refusals = self.publish(client, [notification for _, batch in publications for notification in batch])
+        refused_by_notification: dict[int, list[Refuse]] = {}
+        for refusal in refusals:
+            # By the object: the core was handed it, and equal ones may be in several publications.
+            refused_by_notification.setdefault(id(refusal.notification), []).append(refusal)
+        for number, batch in publications:
+            refused = [each for notification in batch for each in refused_by_notification.pop(id(notification), ())]
+            if number or refused:
+                outlet.answer(number, refused)
 
     def publish(self, client: Client, notifications: Sequence[Notification]) -> list[Refuse]:
         """Those that are refused; all others are on their way."""
         self.clients[client].published += len(notifications)
         self.totals.published += len(notifications)
-        return self._hand_over([Routed(one) for one in notifications], client)
+        if not notifications:
+            return []
+        batch = [Routed(notification) for notification in notifications]
+        return self._perform(self.core.on_notifications(batch, client, self._now()))
 
-    def _answer_apart(self, state: ClientState, publications: Sequence[Publish], refusals: Sequence[Refuse]) -> None:
-        for publication in publications:
-            mine = [one for one in refusals if one.notification in publication.notifications]
-            if publication.number or mine:
-                state.outlet.put(frame(_answer(publication.number, mine)))
+    # --- what neighbors say ---
 
     def arrived(self, neighbor: Neighbor, batch: Sequence[Routed]) -> None:
-        self.links[neighbor].heard += 1
-        self.links[neighbor].received += len(batch)
+        """Notifications, in one message."""
+        link = self.links[neighbor]
+        link.heard += 1
+        link.received += len(batch)
         self.totals.received += len(batch)
-        self._hand_over(batch, neighbor)
+        actions = self.core.on_notifications(batch, neighbor, self._now()) if batch else []
+        self.totals.unwanted += _unwanted(batch, actions)
+        self._perform(actions)
 
-    def told(self, neighbor: Neighbor, message: Message) -> None:
+    def told(self, neighbor: Neighbor, message: BrokerMessage) -> None:
         self.links[neighbor].heard += 1
         self._tell(message, neighbor)
 
     def timer_fired(self, name: str) -> None:
         self._tell(TimerFired(name), HOST)
 
-    def _tell(self, message: Message, source: Interface) -> list[Refuse]:
-        self.told_count += 1
+    def _tell(self, message: ClientRequest | HostMessage | BrokerMessage, source: Interface) -> list[Refuse]:
+        self.messages_count += 1
         return self._perform(self.core.on_message(message, source, self._now()))
-
-    def _hand_over(self, batch: Sequence[Routed], source: Interface) -> list[Refuse]:
-        return self._perform(self.core.on_notifications(batch, source, self._now())) if batch else []
 
     # --- what is to be done ---
 
@@ -252,15 +225,17 @@ class Node:
                 case Deliver():
                     self._deliver(action)
                 case Forward():
-                    self._forward(action.interface, action.batch)
+                    self._forward(action)
                 case Send():
                     self._send(action.interface, action.message)
                 case DeliverSequence():
                     self._deliver_sequence(action)
+                case Keep():
+                    pass
                 case Missed():
                     self._miss(action)
                 case SetTimer():
-                    self._set_timer(action.name, action.at)
+                    self._set_timer(action)
                 case Refuse():
                     self.totals.refused += 1
                     if isinstance(action.source, Neighbor) and action.source in self.links:
@@ -272,37 +247,27 @@ class Node:
 
     def _deliver(self, action: Deliver) -> None:
         state = self.clients.get(action.client)
-        if state is None:
-            return
-        if self._is_lost(state, action.identity):
-            return
-        if state.receive is not None:
-            state.delivered += 1
-            self.totals.delivered += 1
-            state.receive(action)
+        if state is None or self._is_lost(state, action.identity):
             return
         try:
-            found = delivery_frame(action.identity, action.subscriptions, action.notification.packed)
+            state.outlet.deliver(action)
         except LimitError:
             self._lose(state, action.identity)
         else:
-            self._put(state, found)
+            state.delivered += 1
+            self.totals.delivered += 1
 
     def _deliver_sequence(self, action: DeliverSequence) -> None:
         state = self.clients.get(action.client)
         if state is None or self._is_lost(state, action.identity):
             return
         try:
-            found = frame(SequenceDelivery(action.identity, action.subscription, action.notifications))
+            state.outlet.deliver_sequence(action)
         except LimitError:
             self._lose(state, action.identity)
         else:
-            self._put(state, found)
-
-    def _put(self, state: ClientState, found: bytes) -> None:
-        state.delivered += 1
-        self.totals.delivered += 1
-        state.outlet.put(found)
+            state.delivered += 1
+            self.totals.delivered += 1
 
     def _miss(self, action: Missed) -> None:
         state = self.clients.get(action.client)
@@ -327,7 +292,7 @@ class Node:
 
     def _tell_lost(self, state: ClientState, identity: str) -> None:
         if count := state.lost.pop(identity, 0):
-            state.outlet.put(frame(Lost(identity, count)))
+            state.outlet.tell_lost(identity, count)
 
     def caught_up(self, client: Client) -> None:
         """A client that was behind has taken what waited: it is told what it has lost, also if nothing more comes."""
@@ -336,31 +301,33 @@ class Node:
             for identity in sorted(state.lost):
                 self._tell_lost(state, identity)
 
-    def _forward(self, neighbor: Neighbor, batch: Sequence[Routed]) -> None:
-        link = self.links.get(neighbor)
+    def _forward(self, action: Forward) -> None:
+        link = self.links.get(action.interface)
         if link is not None:
-            link.forwarded += len(batch)
-            self.totals.forwarded += len(batch)
-            for piece in pieces(batch, [len(one.notification.packed) for one in batch], FORWARD_MAX):
-                link.sent += 1
-                link.outlet.put(batch_frame(piece))
+            link.forwarded += len(action.batch)
+            self.totals.forwarded += len(action.batch)
+            link.sent += link.outlet.forward(action.batch, action.is_relayed)
 
-    def _send(self, neighbor: Neighbor, message: Message) -> None:
+    def _send(self, neighbor: Neighbor, message: BrokerMessage) -> None:
         link = self.links.get(neighbor)
-        if link is not None:
-            assert isinstance(message, Said), f"{type(message).__name__} does not travel"
-            try:
-                found = frame(message, LINK_FRAME_BYTES_MAX)
-            except LimitError as problem:
-                link.outlet.end(f"{type(message).__name__}: {problem}")
-                return
+        if link is None:
+            return
+        try:
+            link.outlet.send(message)
+        except LimitError as problem:
+            link.outlet.end(f"{type(message).__name__}: {problem}")
+        else:
             link.sent += 1
-            link.outlet.put(found)
 
 
-def _answer(number: int, refusals: Sequence[Refuse]) -> Said:
-    if not refusals:
-        return Accepted(number)
-    error = refusals[0].error
-    more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
-    return Refused(number, type(error).__name__, f"{error}{more}")
+def _unwanted(batch: Sequence[Routed], actions: Sequence[Action]) -> int:
+    """Notifications of a batch that nothing was done with: an answer to the neighbor does not count."""
+    if len(batch) == 1:
+        return 0 if any(isinstance(action, _WANTED) for action in actions) else 1
+    wanted: set[int] = set()
+    for action in actions:
+        if isinstance(action, Forward):
+            wanted.update([id(routed.notification) for routed in action.batch])
+        elif isinstance(action, Deliver | Keep):
+            wanted.add(id(action.notification))
+    return sum(id(routed.notification) not in wanted for routed in batch)

@@ -17,8 +17,8 @@ from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.base import SienaCore
 from catchment.routing.siena.gateway import EVERYTHING, HUB, INNER, GatewayCore
 from catchment.routing.siena.general import GeneralCore
+from catchment.sim.conformance.ideal import differences, filters_wanted, leftovers_of, offered
 from catchment.sim.hybrid import Unit, as_hybrid
-from catchment.sim.ideal import differences, filters_wanted, leftovers_of, offered
 from catchment.sim.simulation import Simulation
 
 

@@ -21,15 +21,8 @@ from catchment.routing.siena.gateway import hybrid_core
 from catchment.routing.siena.general import GeneralCore
 from catchment.routing.siena.hierarchical import HierarchicalCore
 from catchment.routing.siena.merging import LinkPolicy, Merging, MergingCore
-from catchment.sim.checkers import Network, reachable
-from catchment.sim.hybrid import (
-    as_hybrid,
-    clusters_in_acyclic,
-    hierarchies_in_general,
-    random_hybrid,
-    three_deep,
-)
-from catchment.sim.ideal import (
+from catchment.sim.conformance.checkers import Network, reachable
+from catchment.sim.conformance.ideal import (
     acyclic_tables,
     advertising_tables,
     centralized_tables,
@@ -39,9 +32,16 @@ from catchment.sim.ideal import (
     no_tables,
     served_centrally,
 )
-from catchment.sim.ideal_delegating import delegating_leftovers, delegating_tables
-from catchment.sim.ideal_hybrid import hybrid_leftovers, hybrid_tables
-from catchment.sim.ideal_merging import imperfectly_merging_tables, merging_leftovers, merging_tables
+from catchment.sim.conformance.ideal_delegating import delegating_leftovers, delegating_tables
+from catchment.sim.conformance.ideal_hybrid import hybrid_leftovers, hybrid_tables
+from catchment.sim.conformance.ideal_merging import imperfectly_merging_tables, merging_leftovers, merging_tables
+from catchment.sim.hybrid import (
+    as_hybrid,
+    clusters_in_acyclic,
+    hierarchies_in_general,
+    random_hybrid,
+    three_deep,
+)
 from catchment.sim.network import MILLISECOND, Quality
 from catchment.sim.simulation import MakeCore, Simulation
 from catchment.sim.topology import Topology, balanced_tree, line, mesh, random_network, random_tree, ring, star

@@ -11,10 +11,9 @@ from catchment.model.filter import Advertisement, Filter, Pattern
 from catchment.model.notification import Notification
 from catchment.model.values import Value
 from catchment.routing.messages import Time, Wanted
-from catchment.sim.checkers import DeliveryChecker, Network, ViolationError
-from catchment.sim.conformance import CORES, NETWORKS, QUALITIES, RUN_OCCURRENCES_MAX, Core, Run
-from catchment.sim.network import Quality
-from catchment.sim.scripts import (
+from catchment.sim.conformance.checkers import DeliveryChecker, Network, ViolationError
+from catchment.sim.conformance.entries import CORES, NETWORKS, QUALITIES, RUN_OCCURRENCES_MAX, Core, Run
+from catchment.sim.conformance.scripts import (
     Advertises,
     Cancels,
     Connect,
@@ -35,7 +34,8 @@ from catchment.sim.scripts import (
     Watches,
     script_of,
 )
-from catchment.sim.sequences import SequenceChecker
+from catchment.sim.conformance.sequences import SequenceChecker
+from catchment.sim.network import Quality
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import Topology
 

@@ -1,12 +1,12 @@
 """Filters ordered by covering, with their immediate relations: SIENA's poset (§5.2.1).
 
 Theory of operation. State: one node for each distinct filter, with the set of its immediate predecessors
-(the least filters above it) and that of its immediate successors (`poset_graph.py`); roots have none. The edges
+(the least filters above it) and that of its immediate successors (`graph.py`); roots have none. The edges
 are exactly the transitive reduction of `covers`, so what a broker forwards is read off the roots. Equal
 filters are one node, also where two objects cover each other without comparing equal.
 
 insert  All filters that cover the new one (C) and all that it covers (D) come from the attribute index
-        (`poset_index.py`), which asks `covers` only where columns of integers leave a doubt. The immediate
+        (`index.py`), which asks `covers` only where columns of integers leave a doubt. The immediate
         predecessors are those of C that are above no other of C, the immediate successors dually;
         edges that led from the former to the latter now go through the new node.
 remove  Each predecessor is linked to each successor that it does not reach on another way. The ways that
@@ -32,9 +32,9 @@ from catchment.model.box import Box
 from catchment.model.filter import Advertisement, Filter
 from catchment.model.strings import UNDECIDED
 from catchment.model.values import Value
-from catchment.routing.poset_codes import member
-from catchment.routing.poset_graph import Graph
-from catchment.routing.poset_index import Ids, Index, Row
+from catchment.routing.poset.codes import member
+from catchment.routing.poset.graph import Graph
+from catchment.routing.poset.index import Ids, Index, Row
 
 K = TypeVar("K", Filter, Advertisement)
 
@@ -69,8 +69,10 @@ class Poset(Generic[K]):
         self._nodes_free: list[int] = []
         self._graph = Graph()
         self._index = Index()
-        for one in filters:
-            self.insert(one)
+        # Pairs that the index left in doubt: how often one filter was compared with another, in all.
+        self.compared = 0
+        for filter in filters:
+            self.insert(filter)
 
     # --- changes ---
 
@@ -156,6 +158,7 @@ class Poset(Generic[K]):
         candidates = self._index.coverers(row)
         if not candidates.doubtful.size:
             return candidates.sure
+        self.compared += candidates.doubtful.size
         sample = _sample(filter)
         return candidates.settled(lambda node: _covers(self._at(node), filter, sample))
 
@@ -163,6 +166,7 @@ class Poset(Generic[K]):
         candidates = self._index.covered(row)
         if not candidates.doubtful.size:
             return candidates.sure
+        self.compared += candidates.doubtful.size
         return candidates.settled(lambda node: _covers(filter, self._at(node), self._sample_at(node)))
 
     def _sample_at(self, node: int) -> _Sample | None:

@@ -12,13 +12,13 @@ from typing import Any
 from catchment.model.filter import Advertisement, Filter
 from catchment.routing.baselines import CentralizedCore
 from catchment.routing.messages import Neighbor
+from catchment.routing.parts.wanted import filters_for
 from catchment.routing.poset import K
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.base import SienaCore
 from catchment.routing.siena.general import GeneralCore
 from catchment.routing.siena.hierarchical import HierarchicalCore
-from catchment.routing.wanted import filters_for
-from catchment.sim.checkers import Network, reachable, side_of, wants_at
+from catchment.sim.conformance.checkers import Network, reachable, side_of, wants_at
 from catchment.sim.network import LinkState
 from catchment.sim.simulation import Simulation
 

@@ -10,8 +10,8 @@ from catchment.model.filter import Advertisement, Filter
 from catchment.routing.messages import Neighbor
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.merging import MergingCore
-from catchment.sim.checkers import side_of
-from catchment.sim.ideal import differences, filters_wanted, leftovers_of, offered
+from catchment.sim.conformance.checkers import side_of
+from catchment.sim.conformance.ideal import differences, filters_wanted, leftovers_of, offered
 from catchment.sim.simulation import Simulation
 
 

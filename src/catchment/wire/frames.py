@@ -22,11 +22,12 @@ value (NaN, an integer of more than 64 bits, a name with `$`) is a bad frame: no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, reduce
-from operator import or_
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, lru_cache, reduce
+from itertools import groupby
+from operator import attrgetter, or_
 from struct import Struct as Layout
-from typing import Any, Final, Generic, Literal, TypeVar, get_args
+from typing import Any, Final, Generic, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Raw, Struct
@@ -36,29 +37,11 @@ from catchment.model.cesql import Cesql
 from catchment.model.filter import Advertisement, Filter, Pattern
 from catchment.model.notification import Notification
 from catchment.model.packed import Plain, has_negative_zero, kept, notification_of
-from catchment.routing.messages import (
-    Advertise,
-    Advertised,
-    Cancel,
-    Delegated,
-    Interest,
-    Links,
-    MapIdentity,
-    Part,
-    Registration,
-    Resume,
-    Routed,
-    Said,
-    Subscribe,
-    Suspend,
-    Unadvertise,
-    Unsubscribe,
-    Wanted,
-    Wants,
-    WantsChange,
-)
+from catchment.routing.messages import Header, Routed, Said, Wanted
+from catchment.wire.messages import Batch, Delivery, H, Parcel, Publish, Unfit
 
-VERSION: Final = 1
+# 2: notifications between brokers travel in parcels of one header.
+VERSION: Final = 2
 # One notification with the largest payload, or some thousand small ones; a receiver holds one frame at a time.
 FRAME_BYTES_MAX: Final = 4 * 1_048_576
 # Between brokers: all that the clients of one want is one message.
@@ -91,157 +74,6 @@ class WireError(RemoteProtocolError):
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.what,)
 
-
-# --- beginning and end --------------------------------------------------------------------------
-
-
-class Hello(Said, frozen=True):
-    """The first message of who has connected. `versions` are the lowest and the highest that it speaks."""
-
-    versions: tuple[int, int]
-    role: Literal["client", "broker"]
-    # A client's identity, or a broker's name.
-    name: str
-    # Of a client: what it has been delivered, by source the last number. It is not delivered again.
-    seen: Mapping[str, int] = {}
-    # Of a broker: the routing system of its network, and what the link costs.
-    routing: str = ""
-    cost: int = 1
-    # Other after each start of the process: tells a broker that came back from one that connects a second time.
-    instance: str = ""
-    agent: str = ""
-
-
-class Welcome(Said, frozen=True):
-    """The answer: the version that is spoken from here on, and, to a client, how much it may publish at once."""
-
-    version: int
-    name: str
-    routing: str = ""
-    cost: int = 1
-    credit: int = 0
-    instance: str = ""
-    agent: str = ""
-
-
-class Goodbye(Said, frozen=True):
-    """The last message; why the connection ends. Who connects again after one that `is_final` has the same again."""
-
-    reason: str
-    is_final: bool = False
-
-
-class Ping(Said, frozen=True):
-    pass
-
-
-class Pong(Said, frozen=True):
-    pass
-
-
-# --- client to broker ---------------------------------------------------------------------------
-
-ClientRequest = Subscribe | Unsubscribe | Cancel | Advertise | Unadvertise | MapIdentity | Suspend | Resume
-
-
-class Request(Said, frozen=True):
-    """Answered with `Accepted` or `Refused` of the same number."""
-
-    number: int
-    body: ClientRequest
-
-
-class Publish(Said, frozen=True):
-    """Notifications, in order. With a number other than 0 it is answered as a request."""
-
-    number: int
-    notifications: tuple[Notification, ...]
-
-
-class Look(Said, frozen=True):
-    """Asks what a broker is doing; answered with `Seen`. `explain` has a notification and says why what matches it
-    and what does not."""
-
-    number: int
-    what: Literal["status", "explain"]
-    notification: Notification | None = None
-
-
-# --- broker to client ---------------------------------------------------------------------------
-
-
-class Accepted(Said, frozen=True):
-    number: int
-
-
-class Refused(Said, frozen=True):
-    """`number` is 0 for a notification that nobody waits for the answer of."""
-
-    number: int
-    kind: str
-    reason: str
-
-
-class Credit(Said, frozen=True):
-    """So many notifications more may be published."""
-
-    notifications: int
-
-
-class Delivery(Said, frozen=True):
-    """A notification, and the ids of the identity's subscriptions that it matches."""
-
-    identity: str
-    subscriptions: tuple[str, ...]
-    notification: Notification
-
-
-class SequenceDelivery(Said, frozen=True):
-    """A sequence that completes a pattern."""
-
-    identity: str
-    subscription: str
-    notifications: tuple[Notification, ...]
-
-
-class Lost(Said, frozen=True):
-    """So many notifications for the identity were dropped: it is slow, or was suspended for long."""
-
-    identity: str
-    count: int
-
-
-class Seen(Said, frozen=True):
-    """The answer to `Look`."""
-
-    number: int
-    found: Any
-
-
-# --- broker to broker ---------------------------------------------------------------------------
-
-
-class Batch(Said, frozen=True):
-    """Notifications on their way, in order."""
-
-    routed: tuple[Routed, ...]
-
-
-class Unfit(Struct, frozen=True):
-    """What a client has asked for in a good frame and cannot be had. It does not travel: a decoder finds it."""
-
-    number: int
-    # So many were to be published: none was.
-    notifications: int
-    error: CatchmentError
-
-
-CoreMessage = Interest | Advertised | Delegated | Part | Links | Wants | WantsChange | Registration
-ToBroker = Hello | Goodbye | Ping | Pong | Request | Publish | Look
-ToClient = Welcome | Goodbye | Ping | Pong | Accepted | Refused | Credit | Delivery | SequenceDelivery | Lost | Seen
-BetweenBrokers = Hello | Welcome | Goodbye | Ping | Pong | Batch | CoreMessage
-# What may come over a connection before it is known who it is.
-Beginning = Hello | Goodbye
 
 M = TypeVar("M")
 T = TypeVar("T")
@@ -283,6 +115,9 @@ def _decoded(kind: Any, value: Any) -> Any:
 # --- frames -------------------------------------------------------------------------------------
 
 _encode: Final = msgspec.msgpack.Encoder(enc_hook=_encoded).encode
+_HEADER: Final = attrgetter("header")
+# A length, and an array of two that begins with the name.
+_BATCH_HEAD_SIZE: Final = 4 + 1 + len(_encode("Batch"))
 
 
 def frame(message: Said, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
@@ -311,10 +146,31 @@ _recalled_head: Final = lru_cache(_HEADS_MAX)(_delivery_head)
 
 
 def batch_frame(batch: Sequence[Routed]) -> bytes:
-    """The frame of a `Batch`, of notifications mostly encoded already; each an array of four, from few origins."""
-    ends = {end: _encode(end)[1:] for end in {(one.origin, one.hops, one.addressee) for one in batch}}
-    found = [b"\x94" + one.notification.packed + ends[one.origin, one.hops, one.addressee] for one in batch]
-    return _framed(_encode(("Batch", list(map(Raw, found)))), LINK_FRAME_BYTES_MAX)
+    """The frame of a `Batch`, of notifications mostly encoded already; headers are shared by many of them."""
+    parcels: list[tuple[Header, list[Raw]]] = []
+    for header, group in groupby(batch, _HEADER):
+        parcels.append((header, [Raw(routed.notification.packed) for routed in group]))
+    return _framed(_encode(("Batch", parcels)), LINK_FRAME_BYTES_MAX)
+
+
+def batch_size(batch: Sequence[Routed]) -> int:
+    """The length of that frame, without making it."""
+    size, count = 0, 0
+    for header, group in groupby(batch, _HEADER):
+        sizes = [len(routed.notification.packed) for routed in group]
+        size += 1 + _header_size(header) + _array_size(len(sizes)) + sum(sizes)
+        count += 1
+    return _BATCH_HEAD_SIZE + _array_size(count) + size
+
+
+@lru_cache(_HEADS_MAX)
+def _header_size(header: Header) -> int:
+    return len(_encode(header))
+
+
+def _array_size(count: int) -> int:
+    """MessagePack's bytes before the elements of an array."""
+    return 1 if count < 16 else 3 if count < 65_536 else 5
 
 
 def _framed(body: bytes, bytes_max: int) -> bytes:
@@ -374,21 +230,26 @@ class _PlainDelivery(Struct, array_like=True, tag="Delivery", gc=False):
         return Delivery(self.identity, self.subscriptions, self.notification.notification())
 
 
-class _PlainRouted(Struct, array_like=True, gc=False):
-    notification: Raw
-    origin: str = ""
-    hops: int = 0
-    addressee: tuple[str, str] | None = None
+class _PlainParcel(Struct, Generic[H], array_like=True, gc=False):
+    header: H
+    notifications: list[Raw]
 
 
-class _PlainBatch(Struct, array_like=True, tag="Batch", gc=False):
-    routed: list[_PlainRouted]
+class _PlainBatch(Struct, Generic[H], array_like=True, tag="Batch", gc=False):
+    parcels: list[_PlainParcel[H]]
 
-    def message(self) -> Batch:
-        return Batch(tuple([Routed(kept(a.notification), a.origin, a.hops, a.addressee) for a in self.routed]))
+    def message(self) -> Batch[H]:
+        return Batch(tuple([Parcel(each.header, tuple(map(kept, each.notifications))) for each in self.parcels]))
 
 
-_PLAIN: Final[dict[Any, Any]] = {Publish: _PlainPublish, Delivery: _PlainDelivery, Batch: _PlainBatch}
+def _plain(kind: Any) -> Any:
+    """The type that the usual messages of a kind are read as."""
+    if get_origin(kind) is Batch:
+        (header,) = get_args(kind)
+        return _PlainBatch[header]
+    return {Publish: _PlainPublish, Delivery: _PlainDelivery}.get(kind, kind)
+
+
 _PLAIN_KINDS: Final = (_PlainPublish, _PlainDelivery, _PlainBatch)
 
 
@@ -421,6 +282,13 @@ def _unfit(body: bytes, problem: BaseException | None) -> Unfit | None:
     return Unfit(found.number, count, problem)
 
 
+@cache
+def _decoders(kinds: Any) -> tuple[Callable[[bytes], Any], Callable[[bytes], Any]]:
+    """What reads any message of these kinds, and what reads the usual ones quickly. There are few such sets."""
+    plain_kinds = reduce(or_, map(_plain, get_args(kinds)))
+    return tuple(msgspec.msgpack.Decoder(each, dec_hook=_decoded).decode for each in (kinds, plain_kinds))  # type: ignore[return-value]
+
+
 class Decoder(Generic[M]):
     """Bytes, in pieces of any size, to messages of a union of kinds; from clients also `Unfit`."""
 
@@ -430,9 +298,7 @@ class Decoder(Generic[M]):
 
     def expect(self, kinds: Any, bytes_max: int = FRAME_BYTES_MAX) -> None:
         """From the next frame on other messages may come: it is known who is there."""
-        self._decode = msgspec.msgpack.Decoder(kinds, dec_hook=_decoded).decode
-        plain_kinds = reduce(or_, [_PLAIN.get(one, one) for one in get_args(kinds)])
-        self._decode_plain = msgspec.msgpack.Decoder(plain_kinds, dec_hook=_decoded).decode
+        self._decode, self._decode_plain = _decoders(kinds)
         self._bytes_max = bytes_max
 
     def feed(self, data: bytes) -> list[M]:
@@ -492,7 +358,7 @@ def _check_sizes(message: object, body: bytes) -> None:
             for one in message.notifications:
                 checked_bytes(one)
     elif isinstance(message, Batch):
-        _check_count(len(message.routed))
+        _check_count(sum(len(parcel.notifications) for parcel in message.parcels))
 
 
 def _check_count(count: int) -> None:

@@ -56,7 +56,7 @@ from catchment.routing.core import RoutingCore
 from catchment.routing.siena.base import SienaCore
 from catchment.routing.siena.gateway import Kind
 from catchment.routing.siena.merging import LinkPolicy, Merging, MergingCore
-from catchment.sim.conformance import CORES
+from catchment.sim.conformance.entries import CORES
 from catchment.sim.hybrid import Plan, clusters_in_acyclic, hierarchies_in_general, hybrid
 from catchment.sim.network import MILLISECOND, Quality
 from catchment.sim.simulation import MakeCore

@@ -37,8 +37,8 @@ import numpy.typing as npt
 from catchment.model.box import Box
 from catchment.model.constraint import Kind
 from catchment.model.domain import ABSENT, EVERYTHING, Values
-from catchment.routing.poset_cells import ROOT_CELL, Cell, Cells, RowIds, cell_around
-from catchment.routing.poset_codes import GREATEST, LEAST, Span, spans
+from catchment.routing.poset.cells import ROOT_CELL, Cell, Cells, RowIds, cell_around
+from catchment.routing.poset.codes import GREATEST, LEAST, Span, spans
 
 # Pairs of columns. Filters rarely name more attributes; each pair takes 32 bytes a row.
 SLOTS: Final = 8

@@ -22,3 +22,8 @@ def cancels(unwanted: Wanted, wanted: Wanted) -> bool:
     if isinstance(wanted, Pattern):
         return isinstance(unwanted, Pattern) and unwanted.covers(wanted)
     return isinstance(unwanted, Filter) and unwanted.covers(wanted)
+
+
+def text_bytes(wanted: Wanted) -> int:
+    """The length of its text as the wire sends it."""
+    return len(str(wanted).encode())

@@ -15,8 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from catchment.routing.messages import Action, Links, Message, Neighbor, Send, Time
-from catchment.routing.siena.paths import agreed, next_hops, tree
+from catchment.routing.core import KnownBroker
+from catchment.routing.messages import Action, BrokerMessage, Neighbor, Send, Time
+from catchment.routing.parts.paths import agreed, next_hops, tree
+
+
+class Links(BrokerMessage, frozen=True):
+    """The links that `origin` has, with their costs, by name; one with a greater `seq` replaces it. Flooded."""
+
+    origin: str
+    seq: int
+    costs: tuple[tuple[str, int], ...]
 
 
 def following(seq: int, now: Time) -> int:
@@ -71,7 +80,7 @@ class LinkStates:
         self._trees.clear()
         self._hops.clear()
 
-    def flooded(self, message: Message, source: Neighbor | None = None) -> list[Action]:
+    def flooded(self, message: BrokerMessage, source: Neighbor | None = None) -> list[Action]:
         """A record to all neighbors but the one that it came from."""
         return [Send(one, message) for one in sorted(self.costs) if one != source]
 
@@ -84,6 +93,11 @@ class LinkStates:
     def records(self) -> Mapping[str, Links]:
         """By origin, those of brokers that cannot be reached too."""
         return self._records
+
+    def known_brokers(self) -> tuple[KnownBroker, ...]:
+        """For who looks into a core."""
+        reached = set(self.reached)
+        return tuple(KnownBroker(name, name in reached, record.costs) for name, record in sorted(self._records.items()))
 
     # --- paths ---
 

@@ -1,0 +1,314 @@
+"""One broker, the center, has all subscriptions: SIENA's *ce*, a single server (§6.2).
+
+Other brokers relay between it and their clients: each request goes to the center as it is, without reduction; each
+notification goes to the center, is matched there, and comes back as a copy for each client that wants it. That is what
+a server costs whose clients speak to it directly.
+
+State: link states (`parts/link_states.py`), whose shortest-path tree of the center is the way up and down; the local
+clients; at the center, the subscriptions of all brokers' clients. The center decides who gets a copy; the client's
+broker keeps order, holds what waits and watches patterns, as with every core.
+
+client's request   done here, then what it changed is registered: carried up to the center.
+Registration       at the center, entered if it follows the last of its origin; elsewhere relayed up. What does not
+                   follow is left: something before it was lost on a link that failed, and will be stated anew.
+Links, LinkUp, …   if our path to the center has changed, or the links of a broker on it: all that our clients want
+                   is registered anew, since what was under way on the path may be lost, or the center new. A link
+                   state is flooded before what is sent because of it, so each relay knows at least what we know,
+                   and what we state after the last change arrives.
+notifications      up to the center; a copy down to its addressee. Without a path they are lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, assert_never
+
+from catchment.errors import CatchmentError
+from catchment.matching.ids import Id
+from catchment.model.filter import Pattern
+from catchment.model.notification import Notification
+from catchment.routing.core import Inspection, Table, Work
+from catchment.routing.messages import (
+    Action,
+    BrokerMessage,
+    Cancel,
+    Client,
+    ClientDown,
+    ClientRequest,
+    ClientUp,
+    Forward,
+    Header,
+    HostMessage,
+    Interface,
+    LinkDown,
+    LinkUp,
+    Neighbor,
+    Refuse,
+    Routed,
+    Send,
+    Subscribe,
+    Time,
+    TimerFired,
+    Wanted,
+)
+from catchment.routing.parts.clients import ClientSide
+from catchment.routing.parts.link_states import Links, LinkStates
+from catchment.routing.parts.recall import RecallingMatcher
+from catchment.routing.parts.wanted import text_bytes
+from catchment.routing.settings import Settings
+
+
+class Registration(BrokerMessage, frozen=True):
+    """What the clients of `origin` have asked for, carried to the center: all that stands if it `is_whole`, else what
+    follows the registration with a `seq` of one less and the same `links_seq`, the number of the origin's links."""
+
+    origin: str
+    links_seq: int
+    seq: int
+    is_whole: bool
+    requests: tuple[Subscribe | Cancel, ...]
+
+
+CentralizedMessage = Links | Registration
+
+
+class CentralizedSettings(Settings, frozen=True):
+    """`center` is the name of the broker that matches everything."""
+
+    center: str
+
+
+class AddressedHeader(Header, frozen=True, gc=False):
+    """`addressee` is the client that a copy is for, as its broker and identity; None on the way to the center."""
+
+    addressee: tuple[str, str] | None
+
+
+def centralized_core(name: str, settings: CentralizedSettings) -> CentralizedCore:
+    return CentralizedCore(name, settings.center)
+
+
+class CentralizedCore:
+    """A broker that relays to `center`, or is it."""
+
+    def __init__(self, name: str, center: str) -> None:
+        self.name = name
+        self.center = center
+        self.clients = ClientSide()
+        self.registry = Registry()
+        self._links = LinkStates(name)
+        # What was registered, by identity, and the number of that.
+        self._registered: dict[str, dict[str, Wanted]] = {}
+        self._seq = 0
+        self._matched = 0
+
+    def on_message(
+        self, message: ClientRequest | HostMessage | CentralizedMessage, source: Interface, now: Time
+    ) -> list[Action]:
+        if isinstance(message, ClientRequest):
+            assert isinstance(source, Client)
+            try:
+                due = self.clients.request(message, source)
+            except CatchmentError as problem:
+                return [Refuse(source, problem)]
+            return due + self._register([message.identity])
+        match message:
+            case ClientUp():
+                assert isinstance(source, Client)
+                self.clients.client_up(source, message)
+                return []
+            case ClientDown():
+                assert isinstance(source, Client)
+                return self._register(self.clients.client_down(source))
+            case TimerFired():
+                return []
+            case _:
+                assert isinstance(source, Neighbor)
+                return self._on_neighbor(message, source, now)
+
+    def _on_neighbor(
+        self, message: LinkUp | LinkDown | CentralizedMessage, source: Neighbor, now: Time
+    ) -> list[Action]:
+        before, version = self._path(), self._links.version
+        match message:
+            case LinkUp():
+                actions, changed = self._links.up(source, message.cost, now), self.name
+            case LinkDown():
+                actions, changed = self._links.down(source, now), self.name
+            case Links():
+                actions, changed = self._links.heard(message, source, now), message.origin
+            case Registration():
+                return self._carried(message)
+            case _:
+                assert_never(message)
+        if self._links.version > version and (changed in before or self._path() != before):
+            actions += self._register_all()
+        return actions
+
+    # --- the way to the center ---
+
+    def _path(self) -> tuple[str, ...]:
+        """The brokers from here to the center, both among them; none if it cannot be reached."""
+        parents, found = self._links.tree(self.center), []
+        here: str | None = self.name if self.name in parents else None
+        while here is not None:
+            found.append(here)
+            here = parents[here]
+        return tuple(found)
+
+    def _up(self) -> Neighbor | None:
+        parent = self._links.tree(self.center).get(self.name)
+        return None if parent is None else Neighbor(parent)
+
+    def _down(self, broker: str) -> Neighbor | None:
+        hop = self._links.hops_from(self.center).get(broker)
+        return None if hop is None else Neighbor(hop)
+
+    # --- requests ---
+
+    def _register(self, identities: Iterable[str]) -> list[Action]:
+        """What has changed in what identities want."""
+        requests: list[Subscribe | Cancel] = []
+        for identity in identities:
+            before, after = self._registered.pop(identity, {}), self.clients.subscriptions_of(identity)
+            requests += [Cancel(identity, id) for id in before if id not in after]
+            requests += [Subscribe(identity, id, wanted) for id, wanted in after.items() if id not in before]
+            if after:
+                self._registered[identity] = after
+        return self._stated(requests, is_whole=False) if requests else []
+
+    def _register_all(self) -> list[Action]:
+        held = self._registered.items()
+        return self._stated([Subscribe(who, id, one) for who, some in held for id, one in some.items()], is_whole=True)
+
+    def _stated(self, requests: Sequence[Subscribe | Cancel], is_whole: bool) -> list[Action]:
+        self._seq += 1
+        return self._carried(Registration(self.name, self._links.seq, self._seq, is_whole, tuple(requests)))
+
+    def _carried(self, registration: Registration) -> list[Action]:
+        if self.name == self.center:
+            self.registry.enter(registration)
+            return []
+        up = self._up()
+        return [] if up is None else [Send(up, registration)]
+
+    # --- notifications ---
+
+    def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]:
+        if self.name == self.center:
+            self._matched += len(batch)
+            return [action for copy in self._copied(batch) for action in self._on_copy(copy, now)]
+        actions: list[Action] = []
+        for routed in batch:
+            if isinstance(routed.header, AddressedHeader) and routed.header.addressee is not None:
+                actions += self._on_copy(routed, now)
+            elif (up := self._up()) is not None:
+                # The broker of the publisher sends it to the center; those between only pass it on.
+                actions.append(_sent(up, routed, None, is_relayed=isinstance(source, Neighbor)))
+        return actions
+
+    def _on_copy(self, routed: Routed, now: Time) -> list[Action]:
+        """A copy for one client: at its broker, or on the way there."""
+        assert isinstance(routed.header, AddressedHeader)
+        assert routed.header.addressee is not None
+        broker, identity = routed.header.addressee
+        if broker == self.name:
+            return self.clients.due([routed.notification], now, only=identity)
+        down = self._down(broker)
+        if down is None:
+            return []
+        return [_sent(down, routed, routed.header.addressee, is_relayed=self.name != self.center)]
+
+    def _copied(self, batch: Sequence[Routed]) -> list[Routed]:
+        """At the center: for each notification a copy for each client that wants it."""
+        wanting = self.registry.wanting([routed.notification for routed in batch])
+        return [
+            Routed(routed.notification, AddressedHeader(routed.header.hops, addressee))
+            for routed, addressees in zip(batch, wanting, strict=True)
+            for addressee in addressees
+        ]
+
+    # --- looking in ---
+
+    def matchers(self) -> Sequence[RecallingMatcher[Any]]:
+        return self.clients.matcher, self.registry.matcher
+
+    def inspect(self) -> Inspection:
+        tables = (*self.clients.tables(), *self.registry.tables())
+        return Inspection(tables, Work(self._matched), self._links.known_brokers())
+
+    def leftovers(self) -> list[str]:
+        return [*self.clients.leftovers(), *self.registry.leftovers()]
+
+
+def _sent(neighbor: Neighbor, routed: Routed, addressee: tuple[str, str] | None, *, is_relayed: bool) -> Forward:
+    """Each alone: copies for several clients would not come from a server in one message."""
+    header = AddressedHeader(routed.header.hops + 1, addressee)
+    return Forward(neighbor, (Routed(routed.notification, header),), is_relayed)
+
+
+class Registry:
+    """The subscriptions of the clients of all brokers."""
+
+    def __init__(self) -> None:
+        self.matcher: RecallingMatcher[list[tuple[str, str]]] = RecallingMatcher(_addressees, by_group=True)
+        self._last: dict[str, tuple[int, int]] = {}
+        # By broker, identity and id: numbers in the matcher, one for each filter of a pattern, and bytes of the text.
+        self._subscriptions: dict[str, dict[tuple[str, str], tuple[list[int], int]]] = {}
+        self._next = 0
+
+    def of(self, broker: str) -> list[tuple[str, str]]:
+        """The subscriptions of a broker's clients: identity and id."""
+        return sorted(self._subscriptions.get(broker, ()))
+
+    def enter(self, registration: Registration) -> None:
+        origin, this = registration.origin, (registration.links_seq, registration.seq)
+        links_seq, seq = self._last.get(origin, (0, 0))
+        if registration.is_whole and this > (links_seq, seq):
+            for identity, id in self.of(origin):
+                self._cancel(origin, identity, id)
+        elif registration.is_whole or this != (links_seq, seq + 1):
+            return
+        self._last[origin] = this
+        for request in registration.requests:
+            if isinstance(request, Subscribe):
+                self._subscribe(origin, request)
+            else:
+                self._cancel(origin, request.identity, request.id)
+
+    def _subscribe(self, origin: str, request: Subscribe) -> None:
+        self._cancel(origin, request.identity, request.id)
+        wanted = request.wanted
+        filters = wanted.filters if isinstance(wanted, Pattern) else (wanted,)
+        numbers = list(range(self._next, self._next + len(filters)))
+        for number, filter in zip(numbers, filters, strict=True):
+            self.matcher.add(number, filter, group=f"{origin}\0{request.identity}")
+        self._subscriptions.setdefault(origin, {})[request.identity, request.id] = (numbers, text_bytes(wanted))
+        self._next += len(filters)
+
+    def _cancel(self, origin: str, identity: str, id: str) -> None:
+        subscriptions = self._subscriptions.get(origin, {})
+        numbers, _ = subscriptions.pop((identity, id), ((), 0))
+        for number in numbers:
+            self.matcher.remove(number)
+
+    def tables(self) -> list[Table]:
+        """One for each broker that has subscriptions here."""
+        return [
+            Table(origin, sum(len(numbers) for numbers, _ in some.values()), sum(size for _, size in some.values()))
+            for origin, some in sorted(self._subscriptions.items())
+            if some
+        ]
+
+    def leftovers(self) -> Iterator[str]:
+        for origin in sorted(self._subscriptions):
+            yield from (f"subscription {id} of {identity} at {origin}" for identity, id in self.of(origin))
+
+    def wanting(self, batch: Sequence[Notification]) -> list[list[tuple[str, str]]]:
+        """For each notification the clients that want it, as broker and identity."""
+        return self.matcher.found(batch)
+
+
+def _addressees(groups: Sequence[Id]) -> list[tuple[str, str]]:
+    pairs = (str(one).split("\0", 1) for one in groups)
+    return sorted((broker, identity) for broker, identity in pairs)

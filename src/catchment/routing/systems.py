@@ -1,0 +1,161 @@
+"""The registry of routing systems: name, settings, how to make a core, what its brokers say, its header.
+
+Configuration, wire, conformance suite, live suite, scenarios, `--help` and the documentation read this; none of them
+has a list of systems of its own. A new system is a package here, an entry in this registry, and an entry that tells
+the conformance suite its networks and ideal tables (`sim/conformance/entries.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from msgspec import ValidationError, convert
+
+from catchment.errors import InputError, shown
+from catchment.routing.baselines.centralized import (
+    AddressedHeader,
+    CentralizedSettings,
+    Registration,
+    centralized_core,
+)
+from catchment.routing.baselines.flooding import FloodingCore
+from catchment.routing.core import RoutingCore
+from catchment.routing.messages import BrokerMessage, Header
+from catchment.routing.parts.link_states import Links
+from catchment.routing.settings import Settings
+from catchment.routing.siena.acyclic import AcyclicCore
+from catchment.routing.siena.advertising import AdvertisingCore
+from catchment.routing.siena.delegating import DelegatingCore
+from catchment.routing.siena.general import GeneralCore
+from catchment.routing.siena.hierarchical import HierarchicalCore
+from catchment.routing.siena.messages import Advertised, Delegated, Interest, OriginHeader, Part, Wants, WantsChange
+from catchment.routing.siena.settings import (
+    HierarchicalSettings,
+    HybridSettings,
+    MergingSettings,
+    hybrid_core,
+    merging_core,
+)
+
+S = TypeVar("S", bound=Settings)
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingSystem(Generic[S]):
+    """A routing system.
+
+    `messages` are all that its brokers say to each other; a neighbor that says anything else loses its link.
+    `header` is what they write on notifications."""
+
+    name: str
+    # One sentence, for `--help` and the documentation.
+    summary: str
+    settings: type[S]
+    make: Callable[[str, S], RoutingCore[Any]]
+    messages: tuple[type[BrokerMessage], ...] = ()
+    header: type[Header] = Header
+
+    def settings_of(self, given: Mapping[str, Any]) -> S:
+        """Settings as they are written in a file; InputError says what is wrong with them."""
+        try:
+            return convert(given, self.settings)
+        except ValidationError as problem:
+            known = ", ".join(self.settings.__struct_fields__) or "none"
+            raise InputError(f"settings of {self.name}: {problem}; it has {known}") from None
+
+    def core(self, name: str, given: Mapping[str, Any] | None = None) -> RoutingCore[Any]:
+        """The core of a broker, with settings as they are written in a file."""
+        return self.make(name, self.settings_of(given or {}))
+
+
+DEFAULT_SYSTEM: Final = "siena general"
+
+_ALL: Final[tuple[RoutingSystem[Any], ...]] = (
+    RoutingSystem(
+        "siena general",
+        "peers in any network; notifications go down the shortest-path tree of the broker they were published at",
+        Settings,
+        lambda name, settings: GeneralCore(name),
+        (Links, Wants, WantsChange),
+        OriginHeader,
+    ),
+    RoutingSystem(
+        "siena acyclic",
+        "peers in a network without cycles; filters are told hop by hop, reduced by covering",
+        Settings,
+        lambda name, settings: AcyclicCore(name),
+        (Interest,),
+    ),
+    RoutingSystem(
+        "siena hierarchical",
+        "a tree of masters; filters are told to the master, every notification goes up to the root",
+        HierarchicalSettings,
+        lambda name, settings: HierarchicalCore(name, settings.master),
+        (Interest,),
+    ),
+    RoutingSystem(
+        "siena advertising",
+        "acyclic peers whose publishers advertise; filters are told only towards what overlaps them",
+        Settings,
+        lambda name, settings: AdvertisingCore(name),
+        (Interest, Advertised),
+    ),
+    RoutingSystem(
+        "siena delegating",
+        "siena advertising with parts of patterns watched upstream",
+        Settings,
+        lambda name, settings: DelegatingCore(name),
+        (Interest, Advertised, Delegated, Part),
+    ),
+    RoutingSystem(
+        "siena merging",
+        "acyclic, hierarchical or advertising brokers that say several filters as one, and changes in batches",
+        MergingSettings,
+        merging_core,
+        (Interest, Advertised),
+    ),
+    RoutingSystem(
+        "siena hybrid",
+        "units of different architecture joined by gateways",
+        HybridSettings,
+        hybrid_core,
+        (Interest, Advertised, Links, Wants, WantsChange),
+        OriginHeader,
+    ),
+    RoutingSystem(
+        "flooding",
+        "every notification goes everywhere: a baseline",
+        Settings,
+        lambda name, settings: FloodingCore(name),
+    ),
+    RoutingSystem(
+        "centralized",
+        "one broker matches everything for all: a baseline",
+        CentralizedSettings,
+        centralized_core,
+        (Links, Registration),
+        AddressedHeader,
+    ),
+)
+SYSTEMS: Final[dict[str, RoutingSystem[Any]]] = {system.name: system for system in _ALL}
+
+
+def system_named(name: str) -> RoutingSystem[Any]:
+    """InputError if there is none."""
+    if name not in SYSTEMS:
+        raise InputError(f"there is no routing system {shown(name)}: use one of {', '.join(SYSTEMS)}")
+    return SYSTEMS[name]
+
+
+@contextmanager
+def added(system: RoutingSystem[Any]) -> Iterator[None]:
+    """A system of somebody else's, for as long as that lasts."""
+    assert system.name not in SYSTEMS, f"there is a system {system.name} already"
+    SYSTEMS[system.name] = system
+    try:
+        yield
+    finally:
+        del SYSTEMS[system.name]
