@@ -51,12 +51,15 @@ from catchment.routing.parts.wanted import cancels
 from catchment.sim.kernel import OCCURRENCES_MAX, Kernel
 from catchment.sim.network import NOTIFICATIONS, Direction, LinkState, Quality, Traffic, arrivals
 from catchment.sim.topology import Topology
-from catchment.wire.frames import LINK_FRAME_BYTES_MAX, Decoder, batch_frame, batch_size, frame
+from catchment.wire.frames import LINK_FRAME_BYTES_MAX, Decoder, batch_frame, batch_size, delivery_frame, frame
+from catchment.wire.messages import SequenceDelivery
 
 MakeCore = Callable[[str], RoutingCore[Any]]
 # Why something is sent: a change (what a client asked, a fault) by its time, a notification, or an idle timer.
 Cause = Time | Literal["traffic", "idle"]
 
+# A delivery of no more than this fits a frame for sure.
+SUBSCRIPTIONS_FEW, NOTIFICATION_BYTES_FEW = 256, 65_536
 # Publication times are instants: runs begin at this one.
 _BEGINNING: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -515,9 +518,14 @@ class _ToClient:
     client: SimClient
 
     def deliver(self, delivery: Deliver) -> None:
+        notification, subscriptions = delivery.notification, delivery.subscriptions
+        if len(subscriptions) > SUBSCRIPTIONS_FEW or len(notification.packed) > NOTIFICATION_BYTES_FEW:
+            # Only then the frame might be too long, as in the live broker.
+            delivery_frame(delivery.identity, subscriptions, notification.packed)
         self.simulation.delivered(self.client, delivery)
 
     def deliver_sequence(self, delivery: DeliverSequence) -> None:
+        frame(SequenceDelivery(delivery.identity, delivery.subscription, delivery.notifications))
         self.simulation.delivered(self.client, delivery)
 
     def tell_lost(self, identity: str, count: int) -> None:

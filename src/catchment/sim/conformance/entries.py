@@ -1,40 +1,33 @@
-"""One suite for every routing core: random clients, churn, faults, and the checkers, all from a seed.
+"""How the conformance suite runs each routing system: its networks, its settings for a network, its ideal tables.
 
-A run is a core, a network and a seed, which gives a script (`scripts.py`). A core joins the suite by one entry in
-CORES: how to make it, which networks it is for, and what its tables should be. A run that fails is shrunk to the steps
+A routing system joins the suite by one entry here, besides its entry in the registry (`routing/systems.py`). A system
+may have several, with different settings. One that has none, or whose tables nothing checks, fails the suite.
+
+A run is an entry, a network and a seed, which gives a script (`scripts.py`). A run that fails is shrunk to the steps
 that matter and says how to run it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from catchment.errors import InputError
-from catchment.routing.baselines import CentralizedCore, FloodingCore
-from catchment.routing.siena.acyclic import AcyclicCore
-from catchment.routing.siena.advertising import AdvertisingCore
-from catchment.routing.siena.base import SienaCore
-from catchment.routing.siena.delegating import DelegatingCore
-from catchment.routing.siena.gateway import hybrid_core
-from catchment.routing.siena.general import GeneralCore
-from catchment.routing.siena.hierarchical import HierarchicalCore
-from catchment.routing.siena.merging import LinkPolicy, Merging, MergingCore
+from catchment.routing.systems import SYSTEMS, RoutingSystem, system_named
 from catchment.sim.conformance.checkers import Network, reachable
 from catchment.sim.conformance.ideal import (
     acyclic_tables,
     advertising_tables,
     centralized_tables,
+    flooding_tables,
     general_tables,
     hierarchical_tables,
-    leftovers,
-    no_tables,
     served_centrally,
 )
-from catchment.sim.conformance.ideal_delegating import delegating_leftovers, delegating_tables
-from catchment.sim.conformance.ideal_hybrid import hybrid_leftovers, hybrid_tables
-from catchment.sim.conformance.ideal_merging import imperfectly_merging_tables, merging_leftovers, merging_tables
+from catchment.sim.conformance.ideal_delegating import delegating_tables
+from catchment.sim.conformance.ideal_hybrid import hybrid_tables
+from catchment.sim.conformance.ideal_merging import imperfectly_merging_tables, merging_tables
 from catchment.sim.hybrid import (
     as_hybrid,
     clusters_in_acyclic,
@@ -48,108 +41,125 @@ from catchment.sim.topology import Topology, balanced_tree, line, mesh, random_n
 
 # A run of the suite takes some hundred; one that takes so many loops.
 RUN_OCCURRENCES_MAX: Final = 20_000
-# How long merging cores wait, and what share of what they let through nobody need have asked for.
-MERGING_BATCH: Final = 5 * MILLISECOND
-MERGING_BUDGET: Final = 0.3
+# How long merging brokers wait, and what share of what they let through nobody need have asked for.
+MERGING_BATCH_MS: Final = 5.0
+MERGING_SHARE: Final = 0.3
 
-
-# --- cores --------------------------------------------------------------------------------------
-
-MakeCores = Callable[[Topology], MakeCore]
+# Settings as they are written in a file.
+Settings = Mapping[str, Any]
+# Of each broker, by its place in a network.
+SettingsFor = Callable[[Topology], Mapping[str, Settings]]
 # What is wrong with the tables of a settled network.
 Tables = Callable[[Simulation], Iterator[str]]
 
 
 @dataclass(frozen=True)
-class Core:
+class Entry:
     """A routing system in the suite."""
 
-    make: MakeCores
+    system: str
     networks: tuple[str, ...]
     tables: Tables
+    settings: SettingsFor = lambda topology: {}
     # Publications that were not advertised are refused.
     needs_advertisements: bool = False
-    # What is left when nobody wants anything.
-    leftovers: Tables = leftovers
     # The brokers whose clients must get what is published at one.
     served: Callable[[Network, str], set[str]] = reachable
-    # It tells its neighbors Interest and Advertised, hop by hop, which may be merged.
-    can_merge: bool = False
 
     @property
     def needs_tree(self) -> bool:
         """Whether it is for networks without cycles alone."""
         return set(self.networks) <= set(TREES)
 
+    def settings_for(self, topology: Topology, besides: Settings | None = None) -> dict[str, Settings]:
+        """For each broker, by its place, and what is said besides for all."""
+        by_place = self.settings(topology)
+        return {broker: {**by_place.get(broker, {}), **(besides or {})} for broker in topology.brokers}
 
-def _acyclic(topology: Topology) -> MakeCore:
-    return AcyclicCore
-
-
-def _hierarchical(topology: Topology) -> MakeCore:
-    masters = topology.masters()
-    return lambda broker: HierarchicalCore(broker, masters[broker])
-
-
-def _general(topology: Topology) -> MakeCore:
-    return GeneralCore
+    def make_core(self, topology: Topology, besides: Settings | None = None) -> MakeCore:
+        """What makes the cores of brokers; InputError if the settings are wrong."""
+        system: RoutingSystem[Any] = system_named(self.system)
+        given = {broker: system.settings_of(some) for broker, some in self.settings_for(topology, besides).items()}
+        return lambda broker: system.make(broker, given[broker])
 
 
-def _advertising(topology: Topology) -> MakeCore:
-    return AdvertisingCore
+# --- settings by place --------------------------------------------------------------------------
 
 
-def _delegating(topology: Topology) -> MakeCore:
-    return DelegatingCore
+def _masters(topology: Topology) -> Mapping[str, Settings]:
+    return {broker: {"master": master} if master else {} for broker, master in topology.masters().items()}
 
 
-def _flooding(topology: Topology) -> MakeCore:
-    return FloodingCore
+def _center(topology: Topology) -> Mapping[str, Settings]:
+    return {broker: {"center": topology.brokers[0]} for broker in topology.brokers}
 
 
-def _centralized(topology: Topology) -> MakeCore:
-    return lambda broker: CentralizedCore(broker, topology.brokers[0])
+def _units(topology: Topology) -> Mapping[str, Settings]:
+    settings: dict[str, Settings] = {}
+    for broker, memberships in as_hybrid(topology).memberships().items():
+        units = []
+        for member in memberships:
+            master = {} if member.master is None else {"master": member.master}
+            units.append({"unit": member.unit, "kind": member.kind, "neighbors": sorted(member.neighbors), **master})
+        settings[broker] = {"units": units}
+    return settings
 
 
-def _hybrid(topology: Topology) -> MakeCore:
-    memberships = as_hybrid(topology).memberships()
-    return lambda broker: hybrid_core(broker, memberships[broker])
-
-
-def _hybrid_advertising(topology: Topology) -> MakeCore:
+def _advertising_units(topology: Topology) -> Mapping[str, Settings]:
     if any(unit.kind != "advertising" for unit in as_hybrid(topology).units):
-        raise InputError("units are to be of kind advertising for this core: for others use siena hybrid")
-    return _hybrid(topology)
+        raise InputError("units are to be of kind advertising here: for others use siena hybrid")
+    return _units(topology)
 
 
-def _merging(make: Callable[[str], SienaCore], merging: Merging) -> MakeCores:
-    policy = LinkPolicy(merging, batch=MERGING_BATCH)
-    return lambda topology: lambda broker: MergingCore(make(broker), policy)
+def _everywhere(**settings: Any) -> SettingsFor:
+    return lambda topology: dict.fromkeys(topology.brokers, settings)
 
+
+# --- entries ------------------------------------------------------------------------------------
 
 TREES: Final = ("line", "star", "balanced tree", "random tree")
 ANY_NETWORK: Final = ("random tree", "ring", "mesh", "random network")
 HYBRIDS: Final = ("hierarchies in general", "clusters in acyclic", "three deep", "random hybrid")
-CORES: Final[dict[str, Core]] = {
-    "siena acyclic": Core(_acyclic, TREES, acyclic_tables, can_merge=True),
-    "siena hierarchical": Core(_hierarchical, TREES, hierarchical_tables, can_merge=True),
-    "siena advertising": Core(_advertising, TREES, advertising_tables, needs_advertisements=True, can_merge=True),
-    "siena delegating": Core(_delegating, TREES, delegating_tables, True, delegating_leftovers),
-    "siena merging": Core(_merging(AcyclicCore, Merging()), TREES, merging_tables, leftovers=merging_leftovers),
-    "siena merging imperfect": Core(
-        _merging(AcyclicCore, Merging(MERGING_BUDGET)), TREES, imperfectly_merging_tables, leftovers=merging_leftovers
+ENTRIES: Final[dict[str, Entry]] = {
+    "siena acyclic": Entry("siena acyclic", TREES, acyclic_tables),
+    "siena hierarchical": Entry("siena hierarchical", TREES, hierarchical_tables, _masters),
+    "siena advertising": Entry("siena advertising", TREES, advertising_tables, needs_advertisements=True),
+    "siena delegating": Entry("siena delegating", TREES, delegating_tables, needs_advertisements=True),
+    "siena merging": Entry("siena merging", TREES, merging_tables, _everywhere(batch_ms=MERGING_BATCH_MS)),
+    "siena merging imperfect": Entry(
+        "siena merging",
+        TREES,
+        imperfectly_merging_tables,
+        _everywhere(batch_ms=MERGING_BATCH_MS, merging=MERGING_SHARE),
     ),
-    "siena merging advertising": Core(
-        _merging(AdvertisingCore, Merging()), TREES, merging_tables, True, leftovers=merging_leftovers
+    "siena merging advertising": Entry(
+        "siena merging",
+        TREES,
+        merging_tables,
+        _everywhere(batch_ms=MERGING_BATCH_MS, around="advertising"),
+        needs_advertisements=True,
     ),
-    "flooding": Core(_flooding, ANY_NETWORK, no_tables),
-    "centralized": Core(_centralized, ANY_NETWORK, centralized_tables, served=served_centrally),
-    "siena general": Core(_general, ANY_NETWORK, general_tables),
-    "siena hybrid": Core(_hybrid, HYBRIDS, hybrid_tables, leftovers=hybrid_leftovers),
-    "siena hybrid advertising": Core(
-        _hybrid_advertising, ("advertising units",), hybrid_tables, True, leftovers=hybrid_leftovers
+    "flooding": Entry("flooding", ANY_NETWORK, flooding_tables),
+    "centralized": Entry("centralized", ANY_NETWORK, centralized_tables, _center, served=served_centrally),
+    "siena general": Entry("siena general", ANY_NETWORK, general_tables),
+    "siena hybrid": Entry("siena hybrid", HYBRIDS, hybrid_tables, _units),
+    "siena hybrid advertising": Entry(
+        "siena hybrid", ("advertising units",), hybrid_tables, _advertising_units, needs_advertisements=True
     ),
 }
+
+
+def entry_of(system: str) -> Entry:
+    """The first entry of a routing system, for scenarios. InputError if the system is unknown."""
+    name = system_named(system).name
+    return next(entry for entry in ENTRIES.values() if entry.system == name)
+
+
+def unchecked_systems() -> list[str]:
+    """Routing systems that the suite does not run."""
+    return sorted(set(SYSTEMS) - {entry.system for entry in ENTRIES.values()})
+
+
 NETWORKS: Final[dict[str, Callable[[int], Topology]]] = {
     "line": lambda seed: line(2 + seed % 4),
     "star": lambda seed: star(3 + seed % 4),
@@ -175,14 +185,14 @@ QUALITIES: Final = (
 class Run:
     """One run of the suite."""
 
-    core: str
+    entry: str
     network: str
     seed: int
 
     @property
     def command(self) -> str:
-        return f"./dev soak --core '{self.core}' --network '{self.network}' --seed {self.seed}"
+        return f"./dev soak --system '{self.entry}' --network '{self.network}' --seed {self.seed}"
 
 
 def all_runs(seeds: Sequence[int]) -> list[Run]:
-    return [Run(name, network, seed) for seed in seeds for name, core in CORES.items() for network in core.networks]
+    return [Run(name, network, seed) for seed in seeds for name, entry in ENTRIES.items() for network in entry.networks]

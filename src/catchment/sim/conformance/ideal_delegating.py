@@ -16,7 +16,7 @@ from catchment.routing.poset import Poset
 from catchment.routing.siena.available import delegated, plain_filters
 from catchment.routing.siena.delegating import DelegatingCore
 from catchment.sim.conformance.checkers import side_of, wants_at
-from catchment.sim.conformance.ideal import differences, leftovers, offered
+from catchment.sim.conformance.ideal import alive, differences, offered
 from catchment.sim.simulation import Simulation
 
 _Told = tuple[list[Filter], set[Pattern]]
@@ -26,9 +26,7 @@ def delegating_tables(simulation: Simulation) -> Iterator[str]:
     """Over each link go the roots of what is advertised; the parts of patterns that can be delegated; the roots of
     what is wanted besides among that which overlaps something advertised on the other side."""
     ideal = _Ideal(simulation)
-    for broker, core in simulation.cores.items():
-        if not isinstance(core, DelegatingCore):
-            continue
+    for broker, core in alive(simulation, DelegatingCore):
         for link in simulation.links_of(broker):
             neighbor = Neighbor(link.end(broker))
             filters, parts = ideal.told(broker, neighbor.name) if link.is_usable else ([], set())
@@ -45,14 +43,6 @@ def delegating_tables(simulation: Simulation) -> Iterator[str]:
 def _different(where: str, wanted: set[Pattern], found: set[Pattern]) -> Iterator[str]:
     yield from (f"{where}: {one} is not delegated" for one in sorted(wanted - found, key=str))
     yield from (f"{where}: {one} should not be delegated" for one in sorted(found - wanted, key=str))
-
-
-def delegating_leftovers(simulation: Simulation) -> Iterator[str]:
-    """What brokers still hold when nobody wants anything."""
-    yield from leftovers(simulation)
-    for broker, core in simulation.cores.items():
-        if isinstance(core, DelegatingCore):
-            yield from (f"{broker} still has {one}" for one in core.remains())
 
 
 class _Ideal:

@@ -12,12 +12,11 @@ from typing import Generic
 
 from catchment.model.filter import Advertisement, Filter
 from catchment.routing.messages import Neighbor
-from catchment.routing.poset import K
 from catchment.routing.siena.advertising import AdvertisingCore
-from catchment.routing.siena.base import SienaCore
-from catchment.routing.siena.gateway import EVERYTHING, HUB, INNER, GatewayCore
+from catchment.routing.siena.gateway import EVERYTHING, HUB, INNER, HybridCore
 from catchment.routing.siena.general import GeneralCore
-from catchment.sim.conformance.ideal import differences, filters_wanted, leftovers_of, offered
+from catchment.routing.siena.hop_by_hop import HopByHopCore
+from catchment.sim.conformance.ideal import AnyHopByHop, K, alive, differences, filters_wanted, offered
 from catchment.sim.hybrid import Unit, as_hybrid
 from catchment.sim.simulation import Simulation
 
@@ -70,18 +69,19 @@ def hybrid_tables(simulation: Simulation) -> Iterator[str]:
     views = _Views(simulation)
     for unit in topology.units:
         masters = topology.within(unit).masters(unit.root) if unit.kind == "hierarchical" else {}
-        for broker in unit.brokers:
-            core = simulation.cores[broker]
-            port = core.ports[unit.name] if isinstance(core, GatewayCore) else core
+        for broker, core in alive(simulation, HybridCore):
+            if broker not in unit.brokers:
+                continue
+            port = core.ports[unit.name]
             if isinstance(port, GeneralCore):
                 yield from _general(views, unit, port)
-            elif isinstance(port, SienaCore):
+            else:
                 for link in simulation.links_of(broker):
                     other = link.end(broker)
                     if other in unit.brokers:
                         is_told = link.is_usable and (not masters or masters[broker] == other)
                         yield from _link(views, unit, port, other, is_told)
-            if isinstance(core, GatewayCore):
+            if core.is_gateway:
                 yield from _inside(views, unit, core)
 
 
@@ -94,7 +94,7 @@ def _general(views: _Views, unit: Unit, port: GeneralCore) -> Iterator[str]:
         yield from differences(where, views.wants.at(origin, unit), port.wants_of(origin))
 
 
-def _link(views: _Views, unit: Unit, port: SienaCore, other: str, is_told: bool) -> Iterator[str]:
+def _link(views: _Views, unit: Unit, port: AnyHopByHop, other: str, is_told: bool) -> Iterator[str]:
     wanted = views.wants.of_side(unit, port.name, other) if is_told else []
     where = f"{port.name} to {other} in {unit.name}"
     if isinstance(port, AdvertisingCore):
@@ -105,9 +105,12 @@ def _link(views: _Views, unit: Unit, port: SienaCore, other: str, is_told: bool)
     yield from differences(where, wanted, port.interest.told_to(Neighbor(other)))
 
 
-def _inside(views: _Views, unit: Unit, core: GatewayCore) -> Iterator[str]:
+def _inside(views: _Views, unit: Unit, core: HybridCore) -> Iterator[str]:
     """What hub and port tell each other."""
     hub, port, inner = core.hub, core.ports[unit.name], Neighbor(INNER + unit.name)
+    assert isinstance(hub, HopByHopCore)
+    # In a general unit the hub stands where clients do.
+    held_by_hub = port.own.held_by(HUB) if isinstance(port, GeneralCore) else port.interest.held_by(HUB)
     outward, inward = views.wants.at(core.name, unit), views.wants.of_unit(unit, core.name)
     if unit.root == core.name:
         outward = []
@@ -116,18 +119,9 @@ def _inside(views: _Views, unit: Unit, core: GatewayCore) -> Iterator[str]:
         yield from differences(f"hub of {core.name} to {unit.name}", offers_out, port.offers.held_by(HUB))
         yield from differences(f"{unit.name} to hub of {core.name}", offers_in, hub.offers.held_by(inner))
         outward, inward = _overlapping(outward, offers_in), _overlapping(inward, offers_out)
-    yield from differences(f"hub of {core.name} to {unit.name}", outward, port.interest.held_by(HUB))
+    yield from differences(f"hub of {core.name} to {unit.name}", outward, held_by_hub)
     yield from differences(f"{unit.name} to hub of {core.name}", inward, hub.interest.held_by(inner))
 
 
 def _overlapping(wanted: list[Filter], offers: list[Advertisement]) -> list[Filter]:
     return [one for one in wanted if any(offer.overlaps(one) for offer in offers)]
-
-
-def hybrid_leftovers(simulation: Simulation) -> Iterator[str]:
-    """What brokers and ports still hold when nobody wants anything, besides what hierarchies ask for always."""
-    for broker, core in simulation.cores.items():
-        inner = [core.hub, *core.ports.values()] if isinstance(core, GatewayCore) else [core]
-        for one in inner:
-            if isinstance(one, SienaCore):
-                yield from leftovers_of(broker, one, besides=EVERYTHING)

@@ -11,21 +11,20 @@ from catchment.routing.messages import Neighbor
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.merging import MergingCore
 from catchment.sim.conformance.checkers import side_of
-from catchment.sim.conformance.ideal import differences, filters_wanted, leftovers_of, offered
+from catchment.sim.conformance.ideal import alive, differences, filters_wanted, offered, table_differences
 from catchment.sim.simulation import Simulation
 
 
 def merging_tables(simulation: Simulation, *, is_perfect: bool = True) -> Iterator[str]:
     """A neighbor holds what is said to it; that covers all that is wanted on the sender's side, and is no more than
     that if merging is perfect."""
-    for broker, core in simulation.cores.items():
-        if isinstance(core, MergingCore):
-            for link in simulation.links_of(broker):
-                neighbor = Neighbor(link.end(broker))
-                if link.is_usable:
-                    yield from _link(simulation, core, neighbor, is_perfect)
-                elif core.said_to(neighbor) != ((), ()):
-                    yield f"{broker} remembers what it said to {neighbor}, which cannot be reached"
+    for broker, core in alive(simulation, MergingCore):
+        for link in simulation.links_of(broker):
+            neighbor = Neighbor(link.end(broker))
+            if link.is_usable:
+                yield from _link(simulation, core, neighbor, is_perfect)
+            elif core.said_to(neighbor) != ((), ()):
+                yield f"{broker} remembers what it said to {neighbor}, which cannot be reached"
 
 
 def imperfectly_merging_tables(simulation: Simulation) -> Iterator[str]:
@@ -37,7 +36,9 @@ def _link(simulation: Simulation, core: MergingCore, neighbor: Neighbor, is_perf
     receiver = simulation.cores[neighbor.name]
     assert isinstance(receiver, MergingCore)
     filters, offers = core.said_to(neighbor)
-    yield from differences(where, filters, receiver.interest.held_by(Neighbor(core.name)))
+    held = receiver.inner.interest.held_by(Neighbor(core.name))
+    yield from differences(where, filters, held)
+    yield from table_differences(neighbor.name, receiver.inspect(), core.name, held)
     near, beyond = (side_of(simulation, *ends) for ends in ((core.name, neighbor.name), (neighbor.name, core.name)))
     wanted = filters_wanted(simulation, near)
     if isinstance(core.inner, AdvertisingCore) and isinstance(receiver.inner, AdvertisingCore):
@@ -59,12 +60,3 @@ def _missing(where: str, wanted: Iterable[_Stated], said: Iterable[_Stated]) -> 
     for one in wanted:
         if not any(other.covers(one) for other in said):  # type: ignore[arg-type]
             yield f"{where}: {one} is covered by nothing that was said"
-
-
-def merging_leftovers(simulation: Simulation) -> Iterator[str]:
-    for broker, core in simulation.cores.items():
-        if isinstance(core, MergingCore):
-            yield from leftovers_of(broker, core.inner)
-            for link in simulation.links_of(broker):
-                if core.said_to(Neighbor(link.end(broker)))[0]:
-                    yield f"{broker} has still said something to {link.end(broker)}"

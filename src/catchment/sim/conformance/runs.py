@@ -11,8 +11,10 @@ from catchment.model.filter import Advertisement, Filter, Pattern
 from catchment.model.notification import Notification
 from catchment.model.values import Value
 from catchment.routing.messages import Time, Wanted
+from catchment.routing.systems import system_named
 from catchment.sim.conformance.checkers import DeliveryChecker, Network, ViolationError
-from catchment.sim.conformance.entries import CORES, NETWORKS, QUALITIES, RUN_OCCURRENCES_MAX, Core, Run
+from catchment.sim.conformance.entries import ENTRIES, NETWORKS, QUALITIES, RUN_OCCURRENCES_MAX, Entry, Run
+from catchment.sim.conformance.ideal import client_tables, leftovers
 from catchment.sim.conformance.scripts import (
     Advertises,
     Cancels,
@@ -38,6 +40,8 @@ from catchment.sim.conformance.sequences import SequenceChecker
 from catchment.sim.network import Quality
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import Topology
+from catchment.wire.frames import WireError
+from catchment.wire.messages import between_brokers
 
 # Scripts tried while shrinking: each takes some milliseconds.
 SHRINK_RUNS_MAX: Final = 2_000
@@ -57,14 +61,14 @@ class Outcome:
     def __str__(self) -> str:
         if self.violation is None:
             run = self.run
-            return f"{run.core}, {run.network}, seed {run.seed}: {self.deliveries} deliveries, nothing wrong"
+            return f"{run.entry}, {run.network}, seed {run.seed}: {self.deliveries} deliveries, nothing wrong"
         steps = "\n".join(f"  {step.after:>6} µs  {step.doing!r}" for step in self.script)
         return f"{self.violation}\nrun again: {self.run.command}\nthe steps that matter:\n{steps}"
 
 
 def outcome_of(run: Run, *, shrink: bool = True) -> Outcome:
     """Runs it; makes its script small if it fails."""
-    chosen = CORES[run.core]
+    chosen = ENTRIES[run.entry]
     topology = NETWORKS[run.network](run.seed)
     quality = QUALITIES[run.seed % len(QUALITIES)]
     script = script_of(topology, run.seed)
@@ -77,29 +81,33 @@ def outcome_of(run: Run, *, shrink: bool = True) -> Outcome:
 
 
 def _tried(
-    script: Script, core: Core, topology: Topology, quality: Quality, seed: int
+    script: Script, entry: Entry, topology: Topology, quality: Quality, seed: int
 ) -> tuple[str | None, Simulation, DeliveryChecker]:
-    checker = DeliveryChecker(needs_advertisements=core.needs_advertisements, served=core.served)
-    sequences = SequenceChecker(core.served, core.needs_advertisements)
+    system = system_named(entry.system)
+    checker = DeliveryChecker(needs_advertisements=entry.needs_advertisements, served=entry.served)
+    sequences = SequenceChecker(entry.served, entry.needs_advertisements)
     simulation = Simulation(
         topology,
-        core.make(topology),
+        entry.make_core(topology),
         seed=seed,
         quality=quality,
         observers=(checker, sequences),
         occurrences_max=RUN_OCCURRENCES_MAX,
+        language=between_brokers(system.messages, system.header),
     )
     try:
-        Player(simulation, checker, sequences, lambda: _wrong(simulation, core)).play(script)
-    except (ViolationError, LimitError) as problem:
+        Player(simulation, checker, sequences, lambda: wrong_in(simulation, entry)).play(script)
+    except (ViolationError, LimitError, WireError) as problem:
         return str(problem), simulation, checker
     return None, simulation, checker
 
 
-def _wrong(simulation: Simulation, core: Core) -> Iterator[str]:
-    yield from core.tables(simulation)
-    if not any(one.wants for one in simulation.clients.values()):
-        yield from core.leftovers(simulation)
+def wrong_in(simulation: Simulation, entry: Entry) -> Iterator[str]:
+    """What is wrong in a settled network."""
+    yield from client_tables(simulation)
+    yield from entry.tables(simulation)
+    if not any(client.wants for client in simulation.clients.values()):
+        yield from leftovers(simulation)
 
 
 class Playable(Network, Protocol):
