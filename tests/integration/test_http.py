@@ -16,8 +16,8 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from catchment.broker.config import Address
-from catchment.broker.http_events import BATCH_EVENTS_MAX, BODY_BYTES_MAX
-from catchment.broker.http_filters import FILTER_NESTING_MAX
+from catchment.broker.http.binding import BATCH_EVENTS_MAX, BODY_BYTES_MAX
+from catchment.broker.http.filters import FILTER_NESTING_MAX
 from catchment.client import connect_blocking
 from catchment.model.notification import Notification
 from tests.integration.live import WAIT_S, until, url_of

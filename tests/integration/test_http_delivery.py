@@ -10,7 +10,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect as connect_websocket
 
 from catchment.broker.config import read_config
-from catchment.broker.http_streams import LOG_ENTRIES_MAX
+from catchment.broker.http.delivery_log import LOG_ENTRIES_MAX
 from tests.integration.live import WAIT_S, until, url_of
 from tests.integration.over_http import an_event, ids_of, metrics, publish, read, subscribe
 

@@ -6,7 +6,7 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 from msgspec.json import encode
 
-from catchment.broker.http_filters import everything_of, expressions_of, selection_of
+from catchment.broker.http.filters import everything_of, expressions_of, selection_of
 from catchment.errors import LimitError
 from catchment.model.cesql import Cesql
 from catchment.model.cloudevents import cloudevent_of, notification_of_cloudevent

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from msgspec.json import decode, encode
 
 from catchment.broker.config import Config
-from catchment.broker.http_events import BATCHED, STRUCTURED, notifications_of
-from catchment.broker.http_pages import problem_of
-from catchment.broker.http_subscriptions import Subscriptions
+from catchment.broker.http.binding import BATCHED, STRUCTURED, notifications_of
+from catchment.broker.http.pages import problem_of
+from catchment.broker.http.subscriptions import Subscriptions
 from catchment.broker.node import Node
 from catchment.errors import CatchmentError, InputError
 from catchment.model.cloudevents import cloudevent_of

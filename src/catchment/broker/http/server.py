@@ -16,8 +16,8 @@ import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from catchment.broker.config import Address
-from catchment.broker.http_pages import PUBLISHER, Pages
-from catchment.broker.http_subscriptions import Subscriptions
+from catchment.broker.http.pages import PUBLISHER, Pages
+from catchment.broker.http.subscriptions import Subscriptions
 from catchment.errors import UnavailableError
 
 if TYPE_CHECKING:

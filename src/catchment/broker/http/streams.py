@@ -20,8 +20,8 @@ from typing import Final
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from catchment.broker.http_streams import Entry, Log, Reader
-from catchment.broker.http_subscriptions import IDS_MEMBER, PLACE_MEMBER
+from catchment.broker.http.delivery_log import Entry, Log, Reader
+from catchment.broker.http.subscriptions import IDS_MEMBER, PLACE_MEMBER
 
 # Something is written at least so often: who is gone is found out, and proxies keep the stream open.
 HEARTBEAT_S: Final = 15.0

@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from catchment.broker.http_subscriptions import Subscriptions
+    from catchment.broker.http.subscriptions import Subscriptions
     from catchment.broker.server import Broker
 
 _TOTALS: Final = {

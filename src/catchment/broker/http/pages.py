@@ -1,4 +1,4 @@
-"""The routes of a broker's HTTP side, and what each answers. `http_openapi.py` describes them."""
+"""The routes of a broker's HTTP side, and what each answers. `openapi.py` describes them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from catchment.broker.http_delivery import over_websocket, server_sent
-from catchment.broker.http_events import (
+from catchment.broker.http.binding import (
     BODY_BYTES_MAX,
     TOLD_MAX,
     BadEventsError,
@@ -27,11 +26,12 @@ from catchment.broker.http_events import (
     UnknownMediaTypeError,
     notifications_of,
 )
-from catchment.broker.http_filters import FILTER_EXPRESSIONS_MAX, Expression, Native, sql
-from catchment.broker.http_metrics import Requests, registry_of
-from catchment.broker.http_openapi import document
-from catchment.broker.http_streams import Reader
-from catchment.broker.http_subscriptions import (
+from catchment.broker.http.delivery_log import Reader
+from catchment.broker.http.filters import FILTER_EXPRESSIONS_MAX, Expression, Native, sql
+from catchment.broker.http.metrics import Requests, registry_of
+from catchment.broker.http.openapi import document
+from catchment.broker.http.streams import over_websocket, server_sent
+from catchment.broker.http.subscriptions import (
     FullError,
     HttpSubscription,
     Subscriptions,

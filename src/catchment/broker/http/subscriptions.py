@@ -16,8 +16,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from catchment.broker.http_filters import Any_, Expression, Selection, Text, everything_of, expressions_of, selection_of
-from catchment.broker.http_streams import Log
+from catchment.broker.http.delivery_log import Log
+from catchment.broker.http.filters import Any_, Expression, Selection, Text, everything_of, expressions_of, selection_of
 from catchment.broker.node import Node
 from catchment.errors import BadFilterError, BadIdError, CatchmentError, InputError, shown
 from catchment.model.cesql import Cesql

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from catchment.broker.http_streams import TAKEN_MAX, Log, Reader
+from catchment.broker.http.delivery_log import TAKEN_MAX, Log, Reader
 
 
 def filled(count, **limits):
