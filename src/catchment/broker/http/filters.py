@@ -1,21 +1,24 @@
-"""Filter expressions of the CloudEvents Subscriptions API as something to subscribe to.
+"""Filter expressions of the CloudEvents Subscriptions API, and what the broker subscribes to for them.
 
-    {"exact": {"type": "com.example.push"}}      text of attributes, equal; `prefix` and `suffix` likewise
+    {"exact": {"type": "com.example.push"}}      the text of each attribute equals; `prefix` and `suffix` likewise
     {"all": [..]}  {"any": [..]}  {"not": {..}}  of other expressions
     {"sql": "source LIKE '%example%'"}           CESQL
     {"catchment": "price > 100"}                 Catchment's own language
 
-An expression is true or false, where Catchment's filters know a third: an attribute that is not there makes `exact`
-false, and `not` of that true. What the network is asked for is the tightest filter that lets through all that an
-expression matches; where that lets through more, the expression decides here, at the subscriber's broker.
+An expression is true or false. A Catchment filter has a third value, unknown. So if an attribute is absent, `exact` is
+false, and `not` of it is true.
 
-Attributes of other types than string are compared as the text that CESQL gives them: `{"exact": {"level": "5"}}` is
-true for the int 5.
+The network can only be asked for a filter. For each expression this module computes a covering filter: one that matches
+all that the expression matches, and as little else as it can. If the covering filter also matches something else, the
+subscriber's broker evaluates the expression itself on what arrives.
+
+`exact`, `prefix` and `suffix` compare text. An attribute that is not a string is compared by the text that CESQL gives
+it: `{"exact": {"level": "5"}}` is true for the int 5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,49 +33,51 @@ from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.model.values import Type
 
-# How deep expressions may lie in each other: each level is a call; people nest a handful.
+# How deep expressions may be nested. Each level is a Python call; people nest a handful.
 FILTER_NESTING_MAX: Final = 32
-# Expressions in one subscription, at any depth: each is looked at for each notification that comes so far.
+# Expressions in one subscription, at any depth. The broker may evaluate each of them for every notification.
 FILTER_EXPRESSIONS_MAX: Final = 256
-# What is multiplied out for the network, some milliseconds; the rest is decided here.
+# Pairs of boxes that are intersected for a covering filter: some milliseconds. What is left out is evaluated here.
 PRODUCTS_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """A filter that lets through all that is meant, and whether it lets through nothing else."""
+class CoveringFilter:
+    """A filter that matches all that an expression matches; `is_exact` if it matches nothing else."""
 
     filter: Filter
     is_exact: bool
 
 
-class Expression:
+class FilterExpression:
     def matches(self, notification: Notification) -> bool:
         raise NotImplementedError
 
-    def reach(self, positive: bool) -> Reach:
-        """Of the expression, or of its opposite."""
+    def covering(self, is_negated: bool) -> CoveringFilter:
+        """A filter that covers the expression or, if `is_negated`, its negation. Asking for the negation, rather than
+        negating a covering filter, is what keeps `not` sound: the complement of a wider filter would be too narrow."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
-class Text(Expression):
-    """`exact`, `prefix` or `suffix`."""
+class TextTest(FilterExpression):
+    """One attribute of an `exact`, `prefix` or `suffix`."""
 
-    operator: str
-    name: str
-    value: str
+    dialect: str
+    attribute: str
+    text: str
 
     def matches(self, notification: Notification) -> bool:
-        found = notification.matched.get(self.name)
-        return found is not None and _TESTS[self.operator](to_string(represented(found)), self.value)
+        value = notification.matched.get(self.attribute)
+        return value is not None and _TESTS[self.dialect](to_string(represented(value)), self.text)
 
-    def reach(self, positive: bool) -> Reach:
-        meant = constraint(self.name, _OPERATORS[self.operator], self.value, "string").satisfied_by
-        others = [OF_TYPE[kind] for kind in _others(self.operator, self.value)]
-        if positive:
-            return Reach(Filter.of_boxes([Box({self.name: any_of([meant, *others])})]), not others)
-        return Reach(Filter.of_boxes([Box({self.name: meant.inverse})]), not others)
+    def covering(self, is_negated: bool) -> CoveringFilter:
+        strings = constraint(self.attribute, _OPERATORS[self.dialect], self.text, "string").satisfied_by
+        # Filters cannot test the text of a number, boolean or time. If some value of such a type may have a fitting
+        # text, all values of that type are let through, by the test and by its negation alike.
+        others = [OF_TYPE[type] for type in _other_types(self.dialect, self.text)]
+        values = strings.inverse if is_negated else any_of([strings, *others])
+        return CoveringFilter(Filter.of_boxes([Box({self.attribute: values})]), not others)
 
 
 _OPERATORS: Final = {"exact": "=", "prefix": "prefix", "suffix": "suffix"}
@@ -83,92 +88,105 @@ _TESTS: Final[dict[str, Callable[[str, str], bool]]] = {
 }
 
 
-def _others(operator: str, text: str) -> list[Type]:
-    """The types, string aside, of which a value may have a text like this."""
-    found = [Type.BOOL] if any(_TESTS[operator](one, text) for one in ("true", "false")) else []
+def _other_types(dialect: str, text: str) -> list[Type]:
+    """The types besides string that may have a value whose text passes the test."""
+    types = [Type.BOOL] if any(_TESTS[dialect](boolean, text) for boolean in ("true", "false")) else []
     if set(text) <= set("0123456789+-.einf"):
-        found += [Type.INT, Type.FLOAT]
+        types += [Type.INT, Type.FLOAT]
     if set(text) <= set("0123456789-.:TZ"):
-        found.append(Type.TIME)
-    return found
+        types.append(Type.TIME)
+    return types
 
 
 @dataclass(frozen=True, slots=True)
-class Sql(Expression):
+class Sql(FilterExpression):
     cesql: Cesql
 
     def matches(self, notification: Notification) -> bool:
         return self.cesql.matches(notification)
 
-    def reach(self, positive: bool) -> Reach:
-        return Reach(self.cesql.filter if positive else Filter.everything(), False)
+    def covering(self, is_negated: bool) -> CoveringFilter:
+        return CoveringFilter(Filter.everything() if is_negated else self.cesql.filter, False)
 
 
 @dataclass(frozen=True, slots=True)
-class Native(Expression):
+class Native(FilterExpression):
+    """A filter in Catchment's own language."""
+
     filter: Filter
 
     def matches(self, notification: Notification) -> bool:
         return self.filter.matches(notification)
 
-    def reach(self, positive: bool) -> Reach:
-        return Reach(self.filter, True) if positive else _opposite(self.filter)
+    def covering(self, is_negated: bool) -> CoveringFilter:
+        return _complement(self.filter) if is_negated else CoveringFilter(self.filter, True)
 
 
 @dataclass(frozen=True, slots=True)
-class All(Expression):
-    parts: tuple[Expression, ...]
+class AllOf(FilterExpression):
+    parts: tuple[FilterExpression, ...]
 
     def matches(self, notification: Notification) -> bool:
-        return all(one.matches(notification) for one in self.parts)
+        return all(part.matches(notification) for part in self.parts)
 
-    def reach(self, positive: bool) -> Reach:
-        return _joined([one.reach(positive) for one in self.parts], positive)
+    def covering(self, is_negated: bool) -> CoveringFilter:
+        coverings = [part.covering(is_negated) for part in self.parts]
+        # De Morgan: the negation of a conjunction is the disjunction of the negated parts.
+        return _union(coverings) if is_negated else _intersection(coverings)
 
 
 @dataclass(frozen=True, slots=True)
-class Any_(Expression):  # noqa: N801 (Any is typing's)
-    parts: tuple[Expression, ...]
+class AnyOf(FilterExpression):
+    parts: tuple[FilterExpression, ...]
 
     def matches(self, notification: Notification) -> bool:
-        return any(one.matches(notification) for one in self.parts)
+        return any(part.matches(notification) for part in self.parts)
 
-    def reach(self, positive: bool) -> Reach:
-        return _joined([one.reach(positive) for one in self.parts], not positive)
+    def covering(self, is_negated: bool) -> CoveringFilter:
+        coverings = [part.covering(is_negated) for part in self.parts]
+        return _intersection(coverings) if is_negated else _union(coverings)
 
 
 @dataclass(frozen=True, slots=True)
-class Opposite(Expression):
-    inner: Expression
+class Negation(FilterExpression):
+    inner: FilterExpression
 
     def matches(self, notification: Notification) -> bool:
         return not self.inner.matches(notification)
 
-    def reach(self, positive: bool) -> Reach:
-        return self.inner.reach(not positive)
+    def covering(self, is_negated: bool) -> CoveringFilter:
+        return self.inner.covering(not is_negated)
 
 
-def _joined(parts: Sequence[Reach], is_and: bool) -> Reach:
-    """All of them, or any of them. LimitError only of the latter: of the former some may be left out."""
-    is_exact = all(one.is_exact for one in parts)
-    if not is_and:
-        return Reach(Filter.of_boxes(box for one in parts for box in one.filter.boxes), is_exact)
-    found = Filter.everything()
-    for one in sorted((one.filter for one in parts), key=lambda some: len(some.boxes)):
+def _union(coverings: Sequence[CoveringFilter]) -> CoveringFilter:
+    """LimitError if the union is too large: leaving out a part would make it too narrow."""
+    boxes = (box for covering in coverings for box in covering.filter.boxes)
+    return CoveringFilter(Filter.of_boxes(boxes), all(covering.is_exact for covering in coverings))
+
+
+def _intersection(coverings: Iterable[CoveringFilter]) -> CoveringFilter:
+    """Leaves out what would make the intersection too large, which only makes it wider."""
+    intersection, is_exact = Filter.everything(), True
+    # The smallest filters first: they narrow the result at the least cost.
+    for covering in sorted(coverings, key=lambda covering: len(covering.filter.boxes)):
+        is_exact = is_exact and covering.is_exact
         try:
-            if len(found.boxes) * len(one.boxes) <= PRODUCTS_MAX:
-                found = found & one
+            if len(intersection.boxes) * len(covering.filter.boxes) <= PRODUCTS_MAX:
+                intersection = intersection & covering.filter
                 continue
         except LimitError:
             pass
         is_exact = False
-    return Reach(found, is_exact)
+    return CoveringFilter(intersection, is_exact)
 
 
-def _opposite(filter: Filter) -> Reach:
-    """What a filter does not match, those included for which it is unknown."""
-    parts = [Filter.of_boxes(Box({name: some.inverse}) for name, some in box.sets.items()) for box in filter.boxes]
-    return _joined([Reach(one, True) for one in parts], True)
+def _complement(filter: Filter) -> CoveringFilter:
+    """All that a filter does not match, including that for which it is unknown."""
+    # A box is matched if every attribute is in its set. So its complement is a union: some attribute is not.
+    outside = (
+        Filter.of_boxes(Box({name: values.inverse}) for name, values in box.sets.items()) for box in filter.boxes
+    )
+    return _intersection(CoveringFilter(complement, True) for complement in outside)
 
 
 # --- what to subscribe to -----------------------------------------------------------------------
@@ -176,102 +194,104 @@ def _opposite(filter: Filter) -> Reach:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is asked of the network, and what decides here, where that is wider than what is meant."""
+    """`wanted` is what the broker subscribes to. If that is wider than what was asked for, `expression` decides."""
 
     wanted: Filter | Cesql
-    expression: Expression | None = None
+    expression: FilterExpression | None = None
 
     def matches(self, notification: Notification) -> bool:
+        """Whether a notification that `wanted` matches is to be delivered."""
         return self.expression is None or self.expression.matches(notification)
 
 
-def selection_of(expression: Expression) -> Selection:
+def selection_of(expression: FilterExpression) -> Selection:
     if isinstance(expression, Sql):
         return Selection(expression.cesql)
-    reach = expression.reach(True)
-    return Selection(reach.filter, None if reach.is_exact else expression)
+    covering = expression.covering(is_negated=False)
+    return Selection(covering.filter, None if covering.is_exact else expression)
 
 
-def everything_of(parts: Sequence[Expression]) -> Expression:
-    """All of them; of none, everything."""
+def combined(parts: Sequence[FilterExpression]) -> FilterExpression:
+    """An expression that is true when all parts are; if there are none, it is always true."""
     if not parts:
         return Native(Filter.everything())
-    return parts[0] if len(parts) == 1 else All(tuple(parts))
+    return parts[0] if len(parts) == 1 else AllOf(tuple(parts))
 
 
 # --- from JSON ----------------------------------------------------------------------------------
 
 
-def expressions_of(found: object) -> list[Expression]:
-    """From the array `filters` of a subscription; BadFilterError says which of it is wrong."""
-    if not isinstance(found, list):
-        raise BadFilterError(f"filters is an array of expressions, found {shown(found)}")
-    return _Reader().listed(found, "filters", 1)
+def expressions_of(value: object) -> list[FilterExpression]:
+    """The expressions in the array `filters` of a subscription. A BadFilterError says which of them is wrong."""
+    return _Parser().parse_array(value, "filters", 1)
 
 
-class _Reader:
+class _Parser:
     def __init__(self) -> None:
         self._count = 0
 
-    def listed(self, found: object, place: str, depth: int) -> list[Expression]:
-        if not isinstance(found, list):
-            raise BadFilterError(f"{place} is an array of expressions, found {shown(found)}")
-        return [self.read(one, f"{place}[{i}]", depth) for i, one in enumerate(found)]
+    def parse_array(self, value: object, place: str, depth: int) -> list[FilterExpression]:
+        if not isinstance(value, list):
+            raise BadFilterError(f"{place} must be an array of expressions, found {shown(value)}")
+        return [self.parse(element, f"{place}[{i}]", depth) for i, element in enumerate(value)]
 
-    def read(self, found: object, place: str, depth: int) -> Expression:
+    def parse(self, value: object, place: str, depth: int) -> FilterExpression:
         self._count += 1
         if depth > FILTER_NESTING_MAX:
             raise LimitError("FILTER_NESTING_MAX", FILTER_NESTING_MAX, f"more at {place[:60]}")
         if self._count > FILTER_EXPRESSIONS_MAX:
             raise LimitError("FILTER_EXPRESSIONS_MAX", FILTER_EXPRESSIONS_MAX, "more", "split the subscription")
-        if not isinstance(found, Mapping) or len(found) != 1:
-            raise BadFilterError(f'{place} is an object with one dialect, as {{"exact": {{…}}}}, found {shown(found)}')
-        ((dialect, given),) = found.items()
-        return self._of_dialect(dialect, given, f"{place}.{shown(dialect)[1:-1]}", depth)
+        if not isinstance(value, Mapping) or len(value) != 1:
+            raise BadFilterError(
+                f'{place} must be an object with one dialect, like {{"exact": {{…}}}}, found {shown(value)}'
+            )
+        ((dialect, operand),) = value.items()
+        return self._of_dialect(dialect, operand, f"{place}.{shown(dialect)[1:-1]}", depth)
 
-    def _of_dialect(self, dialect: str, given: Any, place: str, depth: int) -> Expression:
+    def _of_dialect(self, dialect: str, operand: Any, place: str, depth: int) -> FilterExpression:
         match dialect:
             case "exact" | "prefix" | "suffix":
-                return _texts(dialect, given, place)
-            case "all" | "any" if given == []:
-                raise BadFilterError(f"{place} has at least one expression")
+                return _text_tests(dialect, operand, place)
+            case "all" | "any" if operand == []:
+                raise BadFilterError(f"{place} must have at least one expression")
             case "all":
-                return All(tuple(self.listed(given, place, depth + 1)))
+                return AllOf(tuple(self.parse_array(operand, place, depth + 1)))
             case "any":
-                return Any_(tuple(self.listed(given, place, depth + 1)))
+                return AnyOf(tuple(self.parse_array(operand, place, depth + 1)))
             case "not":
-                return Opposite(self.read(given, place, depth + 1))
+                return Negation(self.parse(operand, place, depth + 1))
             case "sql":
-                return sql(_text(given, place))
+                return sql(_text(operand, place))
             case "catchment":
-                return Native(Filter(_text(given, place)))
+                return Native(Filter(_text(operand, place)))
         known = "exact, prefix, suffix, all, any, not, sql, catchment"
         raise BadFilterError(f"{place}: there is no dialect {shown(dialect)}: use one of {known}")
 
 
-def _texts(dialect: str, given: object, place: str) -> Expression:
-    if not isinstance(given, Mapping) or not given:
-        raise BadFilterError(f"{place} is an object of attributes and texts, found {shown(given)}")
-    for name, value in given.items():
-        if not name or not isinstance(value, str) or not value:
-            raise BadFilterError(f"{place}: an attribute and its text are not empty, found {shown({name: value})}")
-    return everything_of([Text(dialect, name, value) for name, value in given.items()])
+def _text_tests(dialect: str, operand: object, place: str) -> FilterExpression:
+    if not isinstance(operand, Mapping) or not operand:
+        raise BadFilterError(f"{place} must be an object of attributes and texts, found {shown(operand)}")
+    for name, text in operand.items():
+        if not name or not isinstance(text, str) or not text:
+            raise BadFilterError(f"{place}: an attribute and its text must not be empty, found {shown({name: text})}")
+    return combined([TextTest(dialect, name, text) for name, text in operand.items()])
 
 
-def _text(given: object, place: str) -> str:
-    if not isinstance(given, str):
-        raise BadFilterError(f"{place} is a text, found {shown(given)}")
-    return given
+def _text(operand: object, place: str) -> str:
+    if not isinstance(operand, str):
+        raise BadFilterError(f"{place} must be a string, found {shown(operand)}")
+    return operand
 
 
 def sql(text: str) -> Sql:
-    """The result counts as a Boolean, as the Subscriptions API says: also the text 'true' of an attribute does."""
-    found = Cesql(text)
-    return Sql(found if _is_boolean(found) else Cesql(f"BOOL({found})"))
+    """The Subscriptions API casts the result to a Boolean, so an attribute with the text 'true' is true."""
+    cesql = Cesql(text)
+    return Sql(cesql if _is_boolean(cesql) else Cesql(f"BOOL({cesql})"))
 
 
-def _is_boolean(found: Cesql) -> bool:
-    root = found.root
+def _is_boolean(cesql: Cesql) -> bool:
+    """Whether the expression always gives a Boolean, so that it needs no cast."""
+    root = cesql.root
     if isinstance(root, Infix):
         return OPERATORS[root.rest[-1][0]].returns is CesqlType.BOOLEAN
     return isinstance(root, Not | Like | In | Exists)

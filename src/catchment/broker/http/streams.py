@@ -1,13 +1,13 @@
-"""Streams of a log's deliveries: Server-Sent Events, and messages of a WebSocket.
+"""A delivery log as a stream: Server-Sent Events, or messages of a WebSocket.
 
-Every message is a CloudEvent. What the broker has to say itself is one too, of a type of its own:
+Every message is a CloudEvent. The broker's own messages are CloudEvents too, with types of their own:
 
-    catchment.lost   so many were not read in time and are gone: {"count": 12}
-    catchment.gap    the place to go on after is not known here: others may have been missed
+    catchment.lost   deliveries were not read in time and are gone: {"count": 12}
+    catchment.gap    the broker does not know the place that the reader named: it may have missed deliveries
     catchment.end    the stream ends, and why: {"reason": "…"}
 
-In a stream of Server-Sent Events these are events named lost, gap and end; deliveries have no name. The id of each is
-its place, which a browser sends back as `Last-Event-ID`.
+In Server-Sent Events the broker's messages are events named lost, gap and end. Deliveries have no event name; the id of
+each is its place, which a browser sends back as `Last-Event-ID`.
 """
 
 from __future__ import annotations
@@ -20,24 +20,26 @@ from typing import Final
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from catchment.broker.http.delivery_log import Entry, Log, Reader
+from catchment.broker.http.delivery_log import DeliveryLog, LogEntry, Reader
 from catchment.broker.http.subscriptions import IDS_MEMBER, PLACE_MEMBER
 
-# Something is written at least so often: who is gone is found out, and proxies keep the stream open.
+# A stream is written to at least this often. So the broker notices a reader that is gone, and proxies keep the stream.
 HEARTBEAT_S: Final = 15.0
 # When a browser tries again after a stream has ended.
 RETRY_MS: Final = 1_000
 # CloudEvents' own name for JSON over WebSockets.
 SUBPROTOCOL: Final = "cloudevents.json"
 
-_ENDED: Final = 1001  # going away
-_UNWELCOME: Final = 1003  # what it sent cannot be taken
+# Codes that close a WebSocket (RFC 6455 §7.4.1).
+_GOING_AWAY: Final = 1001
+_UNACCEPTABLE_DATA: Final = 1003
 
 
-def delivered(entry: Entry, log: Log) -> bytes:
+def delivery_json(entry: LogEntry, log: DeliveryLog) -> bytes:
+    """The CloudEvent of an entry, with the ids of the subscriptions that match it and its place."""
     ids = ",".join(entry.subscriptions)
     return b'%b,"%b":"%b","%b":"%b"}' % (
-        entry.opened,
+        entry.open_json,
         IDS_MEMBER.encode(),
         ids.encode("ascii"),
         PLACE_MEMBER.encode(),
@@ -45,20 +47,20 @@ def delivered(entry: Entry, log: Log) -> bytes:
     )
 
 
-class Told:
-    """What the broker says itself, numbered, so that no two have one id."""
+class BrokerMessages:
+    """Makes the broker's own messages in one stream. They are counted, so that no two have the same id."""
 
-    def __init__(self, source: str, log: Log) -> None:
+    def __init__(self, source: str, log: DeliveryLog) -> None:
         self._source, self._log = source, log
         self._count = 0
 
-    def __call__(self, what: str, **data: object) -> bytes:
+    def json(self, name: str, **data: object) -> bytes:
         self._count += 1
         members = {
             "specversion": "1.0",
-            "id": f"{self._log.place(self._log.last)}.{what}.{self._count}",
+            "id": f"{self._log.place(self._log.last_number)}.{name}.{self._count}",
             "source": self._source,
-            "type": f"catchment.{what}",
+            "type": f"catchment.{name}",
             "datacontenttype": "application/json",
             "data": data,
         }
@@ -68,35 +70,36 @@ class Told:
 # --- Server-Sent Events -------------------------------------------------------------------------
 
 
-async def server_sent(reader: Reader, source: str, heartbeat_s: float = HEARTBEAT_S) -> AsyncIterator[bytes]:
-    log, told = reader.log, Told(source, reader.log)
-    # No empty line after it, nor after a comment: some readers take any block for an event.
+async def server_sent_events(reader: Reader, source: str, heartbeat_s: float = HEARTBEAT_S) -> AsyncIterator[bytes]:
+    log, messages = reader.log, BrokerMessages(source, reader.log)
+    # No empty line after `retry`, nor after a comment: some readers take every block of lines for an event.
     yield b"retry: %d\n" % RETRY_MS
     if reader.has_gap:
-        yield _sent(told("gap"), "gap")
-    while (taken := await reader.take(heartbeat_s)) is not None:
-        chunks = []
-        if taken.lost:
-            # Its place is that of the last that was lost: who comes back after it is not told again.
-            before = log.place(taken.entries[0].number - 1)
-            chunks.append(_sent(told("lost", count=taken.lost), "lost", before))
-        chunks += [_sent(delivered(one, log), place=log.place(one.number)) for one in taken.entries]
-        yield b"".join(chunks) or b": still here\n"
-    yield _sent(told("end", reason=log.ended), "end")
+        yield _block(messages.json("gap"), "gap")
+    while (portion := await reader.take(heartbeat_s)) is not None:
+        blocks = []
+        if portion.lost:
+            # The id is the place of the last delivery lost: a reader that comes back after it does not hear of the
+            # same loss again.
+            place = log.place(portion.entries[0].number - 1)
+            blocks.append(_block(messages.json("lost", count=portion.lost), "lost", place))
+        blocks += [_block(delivery_json(entry, log), place=log.place(entry.number)) for entry in portion.entries]
+        yield b"".join(blocks) or b": still here\n"
+    yield _block(messages.json("end", reason=log.end_reason), "end")
 
 
-def _sent(body: bytes, name: str = "", place: str = "") -> bytes:
-    """JSON as msgspec writes it has no line ends."""
-    first = f"event: {name}\n" if name else ""
-    second = f"id: {place}\n" if place else ""
-    return f"{first}{second}data: ".encode("ascii") + body + b"\n\n"
+def _block(json: bytes, event: str = "", place: str = "") -> bytes:
+    """One event of the stream. msgspec writes JSON without line ends, so one `data:` line holds it."""
+    event_line = f"event: {event}\n" if event else ""
+    id_line = f"id: {place}\n" if place else ""
+    return f"{event_line}{id_line}data: ".encode("ascii") + json + b"\n\n"
 
 
 # --- WebSocket ----------------------------------------------------------------------------------
 
 
-async def over_websocket(websocket: WebSocket, reader: Reader, source: str) -> None:
-    """Until it ends at either side. Pings, which find out who is gone, are the server's."""
+async def serve_websocket(websocket: WebSocket, reader: Reader, source: str) -> None:
+    """Returns when either side has ended the connection. uvicorn sends the pings that detect a client that is gone."""
     offered = websocket.scope.get("subprotocols", [])
     await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
     sending = asyncio.ensure_future(_send(websocket, reader, source))
@@ -104,28 +107,29 @@ async def over_websocket(websocket: WebSocket, reader: Reader, source: str) -> N
     try:
         await asyncio.wait((sending, listening), return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for one in (sending, listening):
-            one.cancel()
+        for task in (sending, listening):
+            task.cancel()
         await asyncio.gather(sending, listening, return_exceptions=True)
     if websocket.application_state is WebSocketState.CONNECTED:
-        unwelcome = not listening.cancelled() and listening.exception() is None and listening.result()
+        has_spoken = not listening.cancelled() and listening.exception() is None and listening.result()
+        # The client may be gone by now: then nobody needs the code.
         with contextlib.suppress(RuntimeError, WebSocketDisconnect, OSError):
-            await websocket.close(_UNWELCOME if unwelcome else _ENDED)
+            await websocket.close(_UNACCEPTABLE_DATA if has_spoken else _GOING_AWAY)
 
 
 async def _send(websocket: WebSocket, reader: Reader, source: str) -> None:
-    log, told = reader.log, Told(source, reader.log)
+    log, messages = reader.log, BrokerMessages(source, reader.log)
     if reader.has_gap:
-        await websocket.send_text(told("gap").decode("utf-8"))
-    while (taken := await reader.take(HEARTBEAT_S)) is not None:
-        if taken.lost:
-            await websocket.send_text(told("lost", count=taken.lost).decode("utf-8"))
-        for one in taken.entries:
-            await websocket.send_text(delivered(one, log).decode("utf-8"))
-    await websocket.send_text(told("end", reason=log.ended).decode("utf-8"))
+        await websocket.send_text(messages.json("gap").decode("utf-8"))
+    while (portion := await reader.take(HEARTBEAT_S)) is not None:
+        if portion.lost:
+            await websocket.send_text(messages.json("lost", count=portion.lost).decode("utf-8"))
+        for entry in portion.entries:
+            await websocket.send_text(delivery_json(entry, log).decode("utf-8"))
+    await websocket.send_text(messages.json("end", reason=log.end_reason).decode("utf-8"))
 
 
 async def _listen(websocket: WebSocket) -> bool:
-    """Whether something came: this stream goes one way."""
+    """Waits until the client sends a message (true) or leaves (false). The stream goes one way: a message ends it."""
     message = await websocket.receive()
     return bool(message["type"] == "websocket.receive")
