@@ -1,4 +1,4 @@
-"""Packages of npm for the tests, at the versions in their lock file, installed once into a cache outside the sources."""
+"""Packages of npm for the tests, as their lock file says, installed once into a cache outside the sources."""
 
 import hashlib
 import os
