@@ -251,7 +251,7 @@ def test_a_broker_that_pings_and_does_not_read_fills_no_memory_of_a_client(monke
 
 
 def test_who_pings_a_websocket_and_does_not_read_is_ended(monkeypatch):
-    monkeypatch.setattr("catchment.broker.http.WEBSOCKET_OUTBOX_BYTES_MAX", 100_000)
+    monkeypatch.setattr("catchment.broker.http.server.WEBSOCKET_OUTBOX_BYTES_MAX", 100_000)
     with Live() as live, socket.socket() as raw:
         b = live.broker()
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)

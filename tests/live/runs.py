@@ -24,7 +24,17 @@ from catchment.sim.conformance.entries import CORES, MERGING_BATCH, MERGING_BUDG
 from catchment.sim.hybrid import as_hybrid
 from catchment.sim.network import MILLISECOND
 from catchment.sim.conformance.runs import Player
-from catchment.sim.conformance.scripts import PAUSE_MAX, Crashes, Doing, Restarts, Script, Settles, Step, Watches, script_of
+from catchment.sim.conformance.scripts import (
+    PAUSE_MAX,
+    Crashes,
+    Doing,
+    Restarts,
+    Script,
+    Settles,
+    Step,
+    Watches,
+    script_of,
+)
 from catchment.sim.conformance.sequences import SequenceChecker
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import Topology

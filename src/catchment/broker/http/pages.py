@@ -1,4 +1,4 @@
-"""The routes of a broker's HTTP side, and what each answers. `http_openapi.py` describes them."""
+"""The routes of a broker's HTTP side, and what each answers. `openapi.py` describes them to clients."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from catchment.broker.http_delivery import over_websocket, server_sent
-from catchment.broker.http_events import (
+from catchment.broker.http.binding import (
     BODY_BYTES_MAX,
-    TOLD_MAX,
+    REJECTED_SHOWN_MAX,
     BadEventsError,
-    Fault,
+    RejectedEvent,
     UnknownMediaTypeError,
     notifications_of,
 )
-from catchment.broker.http_filters import FILTER_EXPRESSIONS_MAX, Expression, Native, sql
-from catchment.broker.http_metrics import Requests, registry_of
-from catchment.broker.http_openapi import document
-from catchment.broker.http_streams import Reader
-from catchment.broker.http_subscriptions import (
+from catchment.broker.http.delivery_log import Reader
+from catchment.broker.http.filters import FILTER_EXPRESSIONS_MAX, FilterExpression, Native, sql
+from catchment.broker.http.metrics import AnswerCounts, registry_of
+from catchment.broker.http.openapi import document
+from catchment.broker.http.streams import serve_websocket, server_sent_events
+from catchment.broker.http.subscriptions import (
     FullError,
     HttpSubscription,
-    Subscriptions,
+    HttpSubscriptions,
     TakenIdError,
     UnknownSubscriptionError,
 )
@@ -47,12 +47,12 @@ from catchment.routing.messages import Client, Refuse
 if TYPE_CHECKING:
     from catchment.broker.server import Broker
 
-# Subscriptions in one answer.
+# Subscriptions in one answer: the most that a client may ask for, and how many it gets if it does not say.
 PAGE_MAX: Final = 1_000
 PAGE_DEFAULT: Final = 100
-# How long a body may take to come: its part waits in memory meanwhile.
+# How long the body of a request may take to arrive. What has arrived waits in memory meanwhile.
 BODY_S_MAX: Final = 30.0
-# Whoever publishes over HTTP is this client of the node.
+# To the node, everybody who publishes over HTTP is this client.
 PUBLISHER: Final = Client("@http")
 
 _PROBLEM: Final = "application/problem+json"
@@ -69,32 +69,31 @@ _TITLES: Final = {
 
 
 class TooLongError(InputError):
-    """A body past its limit."""
+    """A body longer than BODY_BYTES_MAX."""
 
 
 class ForeignPageError(InputError):
-    """A page of another site that would read here."""
+    """A page of another site that tries to open a WebSocket here."""
 
 
 def answer(
-    found: object, status: int = 200, headers: Mapping[str, str] | None = None, media_type: str = "application/json"
+    value: object, status: int = 200, headers: Mapping[str, str] | None = None, media_type: str = "application/json"
 ) -> Response:
-    return Response(msgspec.json.encode(found), status, headers, media_type)
+    return Response(msgspec.json.encode(value), status, headers, media_type)
 
 
 def problem(status: int, detail: str, kind: str = "", **more: Any) -> Response:
-    """RFC 9457."""
+    """An error as RFC 9457 describes it. `kind` is the name of the error's class."""
     title = _TITLES.get(status, kind or "Problem")
-    found = {"type": "about:blank", "title": title, "status": status, "detail": detail, **more}
+    members = {"type": "about:blank", "title": title, "status": status, "detail": detail, **more}
     headers = {"Retry-After": "1"} if status == 503 else {}
-    return answer(found | ({"kind": kind} if kind else {}), status, headers, _PROBLEM)
+    return answer(members | ({"kind": kind} if kind else {}), status, headers, _PROBLEM)
 
 
 def problem_of(error: CatchmentError) -> Response:
     match error:
         case BadEventsError():
-            told = [msgspec.to_builtins(one) for one in error.faults[:TOLD_MAX]]
-            return problem(400, str(error), "BadEventsError", accepted=0, errors=told)
+            return problem(400, str(error), "BadEventsError", accepted=0, errors=_listed_errors(error.rejected))
         case UnknownMediaTypeError():
             return problem(415, str(error))
         case UnknownSubscriptionError():
@@ -112,26 +111,32 @@ def problem_of(error: CatchmentError) -> Response:
     return problem(400, str(error), type(error).__name__)
 
 
-class EventStream(StreamingResponse):
-    """Says when it is over, however it ends."""
+def _listed_errors(rejected: Sequence[RejectedEvent]) -> list[Any]:
+    return [msgspec.to_builtins(event) for event in rejected[:REJECTED_SHOWN_MAX]]
 
-    def __init__(self, reader: Reader, source: str, done: Callable[[], None]) -> None:
+
+class EventStream(StreamingResponse):
+    """A stream of Server-Sent Events. It calls `on_end` when it is over, however it ends."""
+
+    def __init__(self, reader: Reader, source: str, on_end: Callable[[], None]) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(server_sent(reader, source), headers=headers, media_type="text/event-stream")
-        self._done = done
+        super().__init__(server_sent_events(reader, source), headers=headers, media_type="text/event-stream")
+        self._on_end = on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._done()
+            self._on_end()
 
 
 class Pages:
-    def __init__(self, broker: Broker, subscriptions: Subscriptions) -> None:
+    """A handler for each route. A handler that raises a CatchmentError answers with `problem_of` it."""
+
+    def __init__(self, broker: Broker, subscriptions: HttpSubscriptions) -> None:
         self.broker, self.subscriptions = broker, subscriptions
-        self.requests = Requests()
-        self._registry = registry_of(broker, subscriptions, self.requests)
+        self.answers = AnswerCounts()
+        self._registry = registry_of(broker, subscriptions, self.answers)
 
     def routes(self) -> list[BaseRoute]:
         return [
@@ -147,9 +152,9 @@ class Pages:
             _path("/openapi.json", GET=self.openapi),
         ]
 
-    def app(self) -> Counted:
+    def app(self) -> CountingApp:
         handlers: dict[Any, Any] = {CatchmentError: _on_error, HTTPException: _on_http_exception, 500: _on_bug}
-        return Counted(Starlette(routes=self.routes(), exception_handlers=handlers), self.requests)
+        return CountingApp(Starlette(routes=self.routes(), exception_handlers=handlers), self.answers)
 
     # --- publishing ---
 
@@ -159,26 +164,29 @@ class Pages:
         if self.broker.is_stopping:
             return problem(503, "this broker is shutting down: nothing is published")
         if self.broker.is_congested:
-            return problem(503, "a link to a neighbor is congested: nothing is published, try again")
-        stamped = [one if one.time is not None else one.stamped(time=datetime.now(UTC)) for one in notifications]
-        return _published(stamped, self.broker.node.publish(PUBLISHER, stamped))
+            return problem(503, "a link to a neighbor is congested: nothing is published; try again later")
+        stamped = [
+            notification if notification.time is not None else notification.stamped(time=datetime.now(UTC))
+            for notification in notifications
+        ]
+        return _answer_to_publisher(stamped, self.broker.node.publish(PUBLISHER, stamped))
 
     # --- subscriptions ---
 
     async def subscribe(self, request: Request) -> Response:
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media_type != "application/json":
-            raise UnknownMediaTypeError(f"a subscription is application/json, found {shown(media_type)}")
-        found = self.subscriptions.create(_parsed(await _body(request)))
-        return answer(found.resource, 201, {"Location": f"/subscriptions/{found.id}"})
+            raise UnknownMediaTypeError(f"a subscription must be application/json, found {shown(media_type)}")
+        made = self.subscriptions.create(_parsed(await _body(request)))
+        return answer(made.resource, 201, {"Location": f"/subscriptions/{made.id}"})
 
     async def list_subscriptions(self, request: Request) -> Response:
         limit = request.query_params.get("limit", str(PAGE_DEFAULT))
         if not limit.isdecimal() or len(limit) > 4 or not 1 <= int(limit) <= PAGE_MAX:
-            raise InputError(f"limit lies between 1 and {PAGE_MAX:,}, found {shown(limit)}")
-        found, more = self.subscriptions.page(request.query_params.get("after", ""), int(limit))
-        headers = {"Link": f'</subscriptions?limit={limit}&after={found[-1].id}>; rel="next"'} if more else {}
-        return answer([one.resource for one in found], headers=headers)
+            raise InputError(f"limit must be between 1 and {PAGE_MAX:,}, found {shown(limit)}")
+        page, has_more = self.subscriptions.page(request.query_params.get("after", ""), int(limit))
+        headers = {"Link": f'</subscriptions?limit={limit}&after={page[-1].id}>; rel="next"'} if has_more else {}
+        return answer([subscription.resource for subscription in page], headers=headers)
 
     async def show(self, request: Request) -> Response:
         return answer(self._listed(request).resource)
@@ -187,10 +195,10 @@ class Pages:
         return answer(self.subscriptions.delete(self._listed(request).id).resource)
 
     def _listed(self, connection: HTTPConnection) -> HttpSubscription:
-        found = self.subscriptions[connection.path_params["id"]]
-        if not found.is_listed:
-            raise UnknownSubscriptionError(f"there is no subscription {shown(found.id)}")
-        return found
+        subscription = self.subscriptions[connection.path_params["id"]]
+        if not subscription.is_listed:
+            raise UnknownSubscriptionError(f"there is no subscription {shown(subscription.id)}")
+        return subscription
 
     # --- delivery ---
 
@@ -204,34 +212,35 @@ class Pages:
     def _streamed(self, request: Request, find: Callable[[], HttpSubscription]) -> Response:
         if request.method == "HEAD":
             return Response(media_type="text/event-stream")
-        found = find()
-        reader = Reader(found.log, _after(request))
-        return EventStream(reader, self.subscriptions.source, lambda: self._left(found, reader))
+        subscription = find()
+        reader = Reader(subscription.log, _after(request))
+        return EventStream(reader, self.subscriptions.source, lambda: self._left(subscription, reader))
 
     async def websocket(self, websocket: WebSocket) -> None:
-        await self._over_websocket(websocket, lambda: self._listed(websocket))
+        await self._serve_websocket(websocket, lambda: self._listed(websocket))
 
     async def websocket_ad_hoc(self, websocket: WebSocket) -> None:
-        await self._over_websocket(websocket, lambda: self.subscriptions.ad_hoc(_ad_hoc_expressions(websocket)))
+        await self._serve_websocket(websocket, lambda: self.subscriptions.ad_hoc(_ad_hoc_expressions(websocket)))
 
-    async def _over_websocket(self, websocket: WebSocket, find: Callable[[], HttpSubscription]) -> None:
+    async def _serve_websocket(self, websocket: WebSocket, find: Callable[[], HttpSubscription]) -> None:
         try:
             _check_origin(websocket)
-            found = find()
+            subscription = find()
         except CatchmentError as error:
             await websocket.send_denial_response(problem_of(error))
             return
-        reader = Reader(found.log, _after(websocket))
+        reader = Reader(subscription.log, _after(websocket))
         try:
-            await over_websocket(websocket, reader, self.subscriptions.source)
+            await serve_websocket(websocket, reader, self.subscriptions.source)
         finally:
-            self._left(found, reader)
+            self._left(subscription, reader)
 
-    def _left(self, found: HttpSubscription, reader: Reader) -> None:
+    def _left(self, subscription: HttpSubscription, reader: Reader) -> None:
         reader.close()
-        found.idle_since = self.subscriptions.now()
-        if not found.is_listed and found.log.ended is None:
-            self.subscriptions.delete(found.id, "its stream has ended")
+        subscription.idle_since = self.subscriptions.now()
+        # If the log has ended, the subscription is deleted already.
+        if not subscription.is_listed and subscription.log.end_reason is None:
+            self.subscriptions.delete(subscription.id, "its stream has ended")
 
     # --- looking in ---
 
@@ -239,8 +248,12 @@ class Pages:
         return Response(generate_latest(self._registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def health(self, request: Request) -> Response:
-        found = {"status": "stopping" if self.broker.is_stopping else "ok", "name": self.broker.node.name}
-        return answer(found | {"up_s": round(self.broker.uptime_s, 3)}, 503 if self.broker.is_stopping else 200)
+        health = {
+            "status": "stopping" if self.broker.is_stopping else "ok",
+            "name": self.broker.node.name,
+            "up_s": round(self.broker.uptime_s, 3),
+        }
+        return answer(health, 503 if self.broker.is_stopping else 200)
 
     async def topology(self, request: Request) -> Response:
         return answer(topology_of(self.broker))
@@ -249,25 +262,25 @@ class Pages:
         return answer(document())
 
 
-class Counted:
-    """Counts what is answered."""
+class CountingApp:
+    """Counts the answers of an application."""
 
-    def __init__(self, app: Starlette, requests: Requests) -> None:
-        self._app, self._requests = app, requests
+    def __init__(self, app: Starlette, answers: AnswerCounts) -> None:
+        self._app, self._answers = app, answers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def counting(message: Any) -> None:
             if message["type"] in ("http.response.start", "websocket.http.response.start"):
-                self._requests.count(scope.get("method", "WEBSOCKET"), message["status"])
+                self._answers.count(scope.get("method", "WEBSOCKET"), message["status"])
             elif message["type"] == "websocket.accept":
-                self._requests.count("WEBSOCKET", 101)
+                self._answers.count("WEBSOCKET", 101)
             await send(message)
 
         await self._app(scope, receive, counting)
 
 
 def _path(path: str, **by_method: Callable[[Request], Awaitable[Response]]) -> Route:
-    """One route for all methods: a wrong one is told all that there are."""
+    """One route for all methods of a path, so that the answer 405 names all of them in its header `Allow`."""
 
     async def handle(request: Request) -> Response:
         return await by_method["GET" if request.method == "HEAD" else request.method](request)
@@ -279,62 +292,70 @@ def _path(path: str, **by_method: Callable[[Request], Awaitable[Response]]) -> R
 
 
 async def _body(request: Request) -> bytes:
-    """All of it, and never more than the limit in memory."""
+    """The whole body. Of a body that is too long, no more than the limit and one chunk is ever in memory."""
     declared = request.headers.get("content-length", "0")
-    found = bytearray()
+    body = bytearray()
+    # A declared length past the limit is refused without reading. The header may be missing or wrong, so what arrives
+    # is counted too.
     if not declared.isdecimal() or len(declared) > 18 or int(declared) <= BODY_BYTES_MAX:
         try:
             async with asyncio.timeout(BODY_S_MAX):
                 async for chunk in request.stream():
-                    found += chunk
-                    if len(found) > BODY_BYTES_MAX:
+                    body += chunk
+                    if len(body) > BODY_BYTES_MAX:
                         break
                 else:
-                    return bytes(found)
+                    return bytes(body)
         except TimeoutError:
-            raise HTTPException(408, f"BODY_S_MAX is {BODY_S_MAX:.0f}: the body did not come in time") from None
+            raise HTTPException(408, f"BODY_S_MAX is {BODY_S_MAX:.0f}: the body did not arrive in time") from None
         except ClientDisconnect:
-            raise HTTPException(400, "the body is not whole") from None
+            raise HTTPException(400, "the connection ended before the body did") from None
     raise TooLongError(f"BODY_BYTES_MAX is {BODY_BYTES_MAX:,}: send less at once")
 
 
 def _parsed(body: bytes) -> object:
     try:
         return parsed_json(body.decode("utf-8"))
-    except UnicodeDecodeError as fault:
-        raise InputError(f"byte {fault.start + 1} is not UTF-8") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"byte {error.start + 1} is not UTF-8") from None
 
 
 def _after(connection: HTTPConnection) -> str | None:
+    """The place after which a reader wants to go on."""
     return connection.headers.get("last-event-id") or connection.query_params.get("after")
 
 
-def _ad_hoc_expressions(connection: HTTPConnection) -> list[Expression]:
-    given = connection.query_params.multi_items()
-    if len(given) > FILTER_EXPRESSIONS_MAX:
-        raise LimitError("FILTER_EXPRESSIONS_MAX", FILTER_EXPRESSIONS_MAX, f"{len(given):,} parameters")
-    for name, _ in given:
+def _ad_hoc_expressions(connection: HTTPConnection) -> list[FilterExpression]:
+    parameters = connection.query_params.multi_items()
+    if len(parameters) > FILTER_EXPRESSIONS_MAX:
+        raise LimitError("FILTER_EXPRESSIONS_MAX", FILTER_EXPRESSIONS_MAX, f"{len(parameters):,} parameters")
+    for name, _ in parameters:
         if name not in ("filter", "sql", "after"):
             raise InputError(f"there is no parameter {shown(name)}: use filter, sql or after")
-    return [Native(Filter(text)) if name == "filter" else sql(text) for name, text in given if name != "after"]
+    return [Native(Filter(text)) if name == "filter" else sql(text) for name, text in parameters if name != "after"]
 
 
 def _check_origin(websocket: WebSocket) -> None:
-    """A page of another site may open a WebSocket here, and browsers leave it to servers to mind."""
+    """Browsers let a page of any site open a WebSocket here, and leave it to the server to refuse."""
     origin = websocket.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != websocket.headers.get("host"):
-        raise ForeignPageError(f"pages of {shown(origin)} may not read here")
+        raise ForeignPageError(f"a page of {shown(origin)} may not open a WebSocket here")
 
 
-def _published(notifications: Sequence[Notification], refusals: Sequence[Refuse]) -> Response:
+def _answer_to_publisher(notifications: Sequence[Notification], refusals: Sequence[Refuse]) -> Response:
     if not refusals:
         return answer({"accepted": len(notifications)}, 202)
-    by_one = {id(one.notification): one.error for one in refusals}
-    faults = [Fault.of(i, by_one[id(one)]) for i, one in enumerate(notifications) if id(one) in by_one]
-    accepted = len(notifications) - len(faults)
-    detail = f"{len(faults)} of {len(notifications)} events are refused; the others are published"
-    told = [msgspec.to_builtins(one) for one in faults[:TOLD_MAX]]
-    return problem(422, detail, type(refusals[0].error).__name__, accepted=accepted, errors=told)
+    # By identity, not by value: a batch may hold equal notifications, and each has an index of its own.
+    errors = {id(refusal.notification): refusal.error for refusal in refusals}
+    rejected = [
+        RejectedEvent.of(index, errors[id(notification)])
+        for index, notification in enumerate(notifications)
+        if id(notification) in errors
+    ]
+    accepted = len(notifications) - len(rejected)
+    detail = f"{len(rejected)} of {len(notifications)} events are refused; the others are published"
+    kind = type(refusals[0].error).__name__
+    return problem(422, detail, kind, accepted=accepted, errors=_listed_errors(rejected))
 
 
 async def _on_error(request: Request, error: CatchmentError) -> Response:
@@ -342,11 +363,11 @@ async def _on_error(request: Request, error: CatchmentError) -> Response:
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:
-    """It is logged, and not told to strangers."""
-    return problem(500, "a mistake of the broker's own: see its log")
+    """Our bug. uvicorn logs it; the answer does not show it to strangers."""
+    return problem(500, "an internal error of the broker: see its log")
 
 
 async def _on_http_exception(request: Request, error: HTTPException) -> Response:
-    found = problem(error.status_code, error.detail)
-    found.headers.update(error.headers or {})
-    return found
+    response = problem(error.status_code, error.detail)
+    response.headers.update(error.headers or {})
+    return response

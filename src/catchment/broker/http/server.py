@@ -1,7 +1,7 @@
-"""The HTTP side of a broker: Starlette on uvicorn, in the broker's process and on its loop.
+"""Starlette on uvicorn, in the broker's process and on its loop.
 
-Subscribers over HTTP are clients of the node as others are; there is no socket between. `docs/http.md` says what there
-is.
+The node has one client, `PUBLISHER`, for everybody who publishes over HTTP, and one for each subscription made over
+HTTP. The HTTP side calls the node directly: there is no socket between the two.
 """
 
 from __future__ import annotations
@@ -16,34 +16,36 @@ import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from catchment.broker.config import Address
-from catchment.broker.http_pages import PUBLISHER, Pages
-from catchment.broker.http_subscriptions import Subscriptions
+from catchment.broker.http.pages import PUBLISHER, Pages
+from catchment.broker.http.subscriptions import HttpSubscriptions
 from catchment.errors import UnavailableError
 from catchment.routing.messages import Deliver, DeliverSequence, Refuse
 
 if TYPE_CHECKING:
     from catchment.broker.server import Broker
 
-# Connections and requests at once; past it, 503.
+# Open connections, and requests under way; a request past either is answered 503.
 HTTP_CONNECTIONS_MAX: Final = 2_000
-# A WebSocket only delivers: whatever is sent to it ends it, and need not be long.
+# The broker closes a WebSocket whose client sends any message, so it need not read a long one.
 WEBSOCKET_BYTES_MAX: Final = 65_536
-# What waits for one: deliveries wait in its log, so this is a message and pongs.
+# Bytes that wait to be sent to one WebSocket. Deliveries wait in their log, so these are one message and pongs.
 WEBSOCKET_OUTBOX_BYTES_MAX: Final = 16 * 1_048_576
+# How long a stopping broker lets requests finish.
 HTTP_DRAIN_S_MAX: Final = 5
+# How often the broker looks for subscriptions that nobody reads.
 EXPIRY_S: Final = 30.0
 
 
 class _WebSocket(WebSocketsSansIOProtocol):
     def handle_ping(self) -> None:
-        """One that pings and reads no answer would fill our memory with them."""
+        """Answers a ping. A client that pings and never reads would fill our memory with pongs: its connection ends."""
         super().handle_ping()
         if self.transport.get_write_buffer_size() > WEBSOCKET_OUTBOX_BYTES_MAX:
             self.transport.abort()
 
 
-class _Outlet:
-    """Publishers over HTTP are answered by what the node returns: nothing is sent to them."""
+class _NoOutlet:
+    """The outlet of `PUBLISHER`. The HTTP response answers a publisher, so the node has nothing to send to it."""
 
     def deliver(self, delivery: Deliver) -> None:
         pass
@@ -65,7 +67,7 @@ class _Outlet:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to who runs the broker, and says when it listens."""
+    """Does not handle signals, which belong to `run_broker`, and sets `listening` once it accepts connections."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -81,22 +83,22 @@ class _Server(uvicorn.Server):
 
 
 class HttpSide:
-    """`await start()`, then `await stop(reason)`."""
+    """What a broker serves over HTTP: `await start()`, then `await stop(reason)`."""
 
     def __init__(self, broker: Broker, address: Address) -> None:
         loop = asyncio.get_running_loop()
         self.address = address
-        self.subscriptions = Subscriptions(broker.node, loop.time)
+        self.subscriptions = HttpSubscriptions(broker.node, loop.time)
         self.pages = Pages(broker, self.subscriptions)
         self._node = broker.node
         self._tasks: list[asyncio.Task[None]] = []
         self._server: _Server | None = None
 
     async def start(self) -> None:
-        bound = _bound(self.address)
-        host, port = bound.getsockname()[:2]
+        listener = _listener(self.address)
+        host, port = listener.getsockname()[:2]
         self.address = Address(host, port)
-        self._node.client_up(PUBLISHER, PUBLISHER.name, {}, _Outlet())
+        self._node.client_up(PUBLISHER, PUBLISHER.name, {}, _NoOutlet())
         config = uvicorn.Config(
             self.pages.app(),
             http="h11",
@@ -108,16 +110,16 @@ class HttpSide:
             limit_concurrency=HTTP_CONNECTIONS_MAX,
             timeout_graceful_shutdown=HTTP_DRAIN_S_MAX,
             ws_max_size=WEBSOCKET_BYTES_MAX,
-            ws_per_message_deflate=False,  # its windows are a quarter of a megabyte for each
+            ws_per_message_deflate=False,  # compression would take a quarter of a megabyte for each connection
             server_header=False,
         )
         self._server = _Server(config)
-        serving = asyncio.ensure_future(self._server.serve([bound]))
+        serving = asyncio.ensure_future(self._server.serve([listener]))
         self._tasks = [serving, asyncio.ensure_future(self._expire())]
         await self._server.listening.wait()
 
     async def stop(self, reason: str) -> None:
-        """Ends the streams, answers what was asked, and closes."""
+        """Ends the streams, answers the requests under way, and closes."""
         if self._server is None:
             return
         self.subscriptions.close(reason)
@@ -128,6 +130,7 @@ class HttpSide:
         self._server = None
 
     def abort(self) -> None:
+        """Closes at once; what is under way gets no answer."""
         if self._server is not None:
             self._server.force_exit = True
             for server in self._server.servers:
@@ -141,14 +144,14 @@ class HttpSide:
             self.subscriptions.expire()
 
 
-def _bound(address: Address) -> socket.socket:
-    """Before anything is begun: a port that is taken is an error at once."""
+def _listener(address: Address) -> socket.socket:
+    """A listening socket. It is made before uvicorn starts, so that a port in use is an error of `start`."""
     try:
-        found = socket.create_server((address.host, address.port), family=_family(address), backlog=1_024)
+        listener = socket.create_server((address.host, address.port), family=_family(address), backlog=1_024)
     except OSError as problem:
         raise UnavailableError(f"cannot listen for HTTP on {address}: {problem.strerror or problem}") from None
-    found.setblocking(False)
-    return found
+    listener.setblocking(False)
+    return listener
 
 
 def _family(address: Address) -> socket.AddressFamily:

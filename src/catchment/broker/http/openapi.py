@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 description of the HTTP side, which `GET /openapi.json` gives."""
+"""The OpenAPI 3.1 description of the HTTP side, which `GET /openapi.json` returns."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any, Final
 Json = dict[str, Any]
 
 _STREAM_NOTE: Final = (
-    "Each message is a CloudEvent in JSON, with `catchmentids`, the ids of the subscriptions that match, and "
-    "`catchmentplace`, its place. Those of types catchment.lost, catchment.gap and catchment.end are the broker's."
+    "Each message is a CloudEvent in JSON, with two more attributes: `catchmentids`, the ids of the subscriptions that "
+    "match, and `catchmentplace`, its place in the stream. The broker's own messages are of the types catchment.lost, "
+    "catchment.gap and catchment.end."
 )
 
 
@@ -39,17 +40,21 @@ def _parameter(name: str, place: str, description: str, schema: Json) -> Json:
 
 
 _TEXT: Final[Json] = {"type": "string"}
-_ID: Final = _parameter("id", "path", "Of a subscription", _TEXT)
-_AFTER: Final = _parameter("after", "query", "The place to go on after; as the header Last-Event-ID", _TEXT)
-_LAST: Final = _parameter("Last-Event-ID", "header", "The place to go on after: nothing comes twice", _TEXT)
+_ID: Final = _parameter("id", "path", "The id of a subscription", _TEXT)
+_AFTER: Final = _parameter("after", "query", "The place to go on after, like the header Last-Event-ID", _TEXT)
+_LAST: Final = _parameter("Last-Event-ID", "header", "The place to go on after: nothing is delivered twice", _TEXT)
 _TEXTS: Final[Json] = {"type": "array", "items": _TEXT}
-_FILTER: Final = _parameter("filter", "query", "In Catchment's language; several are subscriptions 1, 2, …", _TEXTS)
-_SQL: Final = _parameter("sql", "query", "The same in CESQL", _TEXTS)
+_FILTER: Final = _parameter(
+    "filter", "query", "A filter in Catchment's language. If there are several, their ids are 1, 2, …", _TEXTS
+)
+_SQL: Final = _parameter("sql", "query", "A filter in CESQL, otherwise the same", _TEXTS)
 _STREAM: Final = _answer("Server-Sent Events. " + _STREAM_NOTE, _TEXT, "text/event-stream")
 _SOCKET: Final[Json] = {
-    "101": {"description": "A WebSocket, of subprotocol cloudevents.json if that is offered. " + _STREAM_NOTE},
-    "400": _problem("A bad parameter"),
-    "403": _problem("A page of another site"),
+    "101": {
+        "description": "A WebSocket, with the subprotocol cloudevents.json if the client offers it. " + _STREAM_NOTE
+    },
+    "400": _problem("A parameter is wrong"),
+    "403": _problem("The request comes from a page of another site"),
     "503": _problem("Too many subscriptions"),
 }
 
@@ -69,22 +74,22 @@ def _events() -> Json:
                 },
             },
             "responses": {
-                "202": _answer("All are on their way", _ref("Accepted")),
-                "400": _problem("Something is no CloudEvent: nothing is published, each bad one is told by its place"),
-                "408": _problem("The body did not come in time"),
-                "413": _problem("Too long, or too many at once: nothing is published"),
-                "415": _problem("Neither mode: nothing is published"),
-                "422": _problem("Some are refused by the network, told by their places; the others are published"),
-                "503": _problem("The network is congested: nothing is published"),
+                "202": _answer("All events are published", _ref("Accepted")),
+                "400": _problem("Some events are not valid CloudEvents: `errors` lists them. Nothing is published"),
+                "408": _problem("The body did not arrive in time"),
+                "413": _problem("The body is too long, or has too many events. Nothing is published"),
+                "415": _problem("The body is in none of the three modes. Nothing is published"),
+                "422": _problem("The network refuses some events: `errors` lists them. The others are published"),
+                "503": _problem("A link is congested, or the broker is shutting down. Nothing is published"),
             },
         },
         "get": {
             "operationId": "streamAdHoc",
-            "summary": "A stream of what matches, for as long as it is read",
+            "summary": "Read a stream of what matches; the subscription lives as long as the stream",
             "parameters": [_FILTER, _SQL, _AFTER, _LAST],
             "responses": {
                 "200": _STREAM,
-                "400": _problem("A bad filter"),
+                "400": _problem("A filter or another parameter is wrong"),
                 "503": _problem("Too many subscriptions"),
             },
         },
@@ -100,83 +105,95 @@ def _subscriptions() -> Json:
             "requestBody": {"required": True, **_content(_ref("NewSubscription"))},
             "responses": {
                 "201": {
-                    **_answer("Made", _ref("Subscription")),
-                    "headers": {"Location": {"description": "Where it is", "schema": _TEXT}},
+                    **_answer("The new subscription", _ref("Subscription")),
+                    "headers": {"Location": {"description": "The path of the new subscription", "schema": _TEXT}},
                 },
-                "400": _problem("What is wrong with it"),
-                "408": _problem("The body did not come in time"),
-                "409": _problem("There is one of this id"),
-                "413": _problem("Too long"),
-                "415": _problem("Not application/json"),
+                "400": _problem("The subscription is wrong; `detail` says why"),
+                "408": _problem("The body did not arrive in time"),
+                "409": _problem("The id is in use"),
+                "413": _problem("The body is too long"),
+                "415": _problem("The body is not application/json"),
                 "503": _problem("Too many subscriptions"),
             },
         },
         "get": {
             "operationId": "listSubscriptions",
-            "summary": "Subscriptions made over HTTP at this broker, by id",
+            "summary": "List the subscriptions made over HTTP at this broker, sorted by id",
             "parameters": [
-                _parameter("limit", "query", "At most so many", limit),
-                _parameter("after", "query", "Those that follow this id", _TEXT),
+                _parameter("limit", "query", "How many to return at most", limit),
+                _parameter("after", "query", "Return those that follow this id", _TEXT),
             ],
             "responses": {
                 "200": {
-                    **_answer("They", {"type": "array", "items": _ref("Subscription")}),
-                    "headers": {"Link": {"description": "Of the next page, if there is one", "schema": _TEXT}},
+                    **_answer("The subscriptions", {"type": "array", "items": _ref("Subscription")}),
+                    "headers": {"Link": {"description": "The next page, if there is one", "schema": _TEXT}},
                 },
-                "400": _problem("A bad parameter"),
+                "400": _problem("A parameter is wrong"),
             },
         },
     }
 
 
-def _one(operation: str, summary: str, found: Json) -> Json:
-    responses = {"200": found, "404": _problem("There is none of this id")}
+def _about_one(operation: str, summary: str, answer: Json) -> Json:
+    """An operation on the subscription in the path."""
+    responses = {"200": answer, "404": _problem("No subscription has this id")}
     return {"operationId": operation, "summary": summary, "parameters": [_ID], "responses": responses}
 
 
 def _looking_in() -> Json:
     def get(operation: str, summary: str, **responses: Json) -> Json:
-        answers = {name.removeprefix("s"): one for name, one in responses.items()}
+        # A keyword cannot start with a digit, so the callers below write s200 for 200.
+        answers = {name.removeprefix("s"): response for name, response in responses.items()}
         return {"get": {"operationId": operation, "summary": summary, "responses": answers}}
 
     return {
-        "/metrics": get("metrics", "For Prometheus", s200=_answer("In its text format", _TEXT, "text/plain")),
+        "/metrics": get(
+            "metrics", "Metrics for Prometheus", s200=_answer("Prometheus' text format", _TEXT, "text/plain")
+        ),
         "/healthz": get(
             "health",
-            "Whether it works",
-            s200=_answer("It does", _ref("Health")),
+            "Whether the broker works",
+            s200=_answer("It works", _ref("Health")),
             s503=_answer("It is shutting down", _ref("Health")),
         ),
-        "/topology": get("topology", "What it knows of the network", s200=_answer("That", _ref("Topology"))),
-        "/openapi.json": get("openapi", "This", s200=_answer("This", {"type": "object"})),
+        "/topology": get(
+            "topology", "What the broker knows of the network", s200=_answer("What it knows", _ref("Topology"))
+        ),
+        "/openapi.json": get("openapi", "This description", s200=_answer("This description", {"type": "object"})),
     }
 
 
 def _paths() -> Json:
-    stream = _one("stream", "A stream of a subscription's deliveries", _STREAM)
+    stream = _about_one("stream", "Read a stream of the deliveries of a subscription", _STREAM)
     stream["parameters"] = [_ID, _AFTER, _LAST]
     return {
         "/events": _events(),
         "/events/ws": {
             "get": {
                 "operationId": "websocketAdHoc",
-                "summary": "The same over a WebSocket",
+                "summary": "The same stream over a WebSocket",
                 "parameters": [_FILTER, _SQL, _AFTER],
                 "responses": _SOCKET,
             }
         },
         "/subscriptions": _subscriptions(),
         "/subscriptions/{id}": {
-            "get": _one("showSubscription", "One subscription", _answer("It", _ref("Subscription"))),
-            "delete": _one("deleteSubscription", "Delete it", _answer("As it was", _ref("Subscription"))),
+            "get": _about_one(
+                "showSubscription", "Show a subscription", _answer("The subscription", _ref("Subscription"))
+            ),
+            "delete": _about_one(
+                "deleteSubscription",
+                "Delete a subscription",
+                _answer("The subscription as it was", _ref("Subscription")),
+            ),
         },
         "/subscriptions/{id}/events": {"get": stream},
         "/subscriptions/{id}/ws": {
             "get": {
                 "operationId": "websocket",
-                "summary": "The same over a WebSocket",
+                "summary": "The same stream over a WebSocket",
                 "parameters": [_ID, _AFTER],
-                "responses": {**_SOCKET, "404": _problem("There is none of this id")},
+                "responses": {**_SOCKET, "404": _problem("No subscription has this id")},
             }
         },
         **_looking_in(),
@@ -191,36 +208,36 @@ def _object(required: list[str], **properties: Json) -> Json:
 
 
 def _dialects() -> Json:
-    texts = {"type": "object", "minProperties": 1, "additionalProperties": {"type": "string", "minLength": 1}}
-    several = {"type": "array", "minItems": 1, "items": _ref("FilterExpression")}
+    text_tests = {"type": "object", "minProperties": 1, "additionalProperties": {"type": "string", "minLength": 1}}
+    expressions = {"type": "array", "minItems": 1, "items": _ref("FilterExpression")}
     dialects: dict[str, Json] = {
-        "exact": texts,
-        "prefix": texts,
-        "suffix": texts,
-        "all": several,
-        "any": several,
+        "exact": text_tests,
+        "prefix": text_tests,
+        "suffix": text_tests,
+        "all": expressions,
+        "any": expressions,
         "not": _ref("FilterExpression"),
-        "sql": {"type": "string", "description": "CESQL"},
-        "catchment": {"type": "string", "description": "Catchment's language"},
+        "sql": {"type": "string", "description": "An expression in CESQL"},
+        "catchment": {"type": "string", "description": "A filter in Catchment's language"},
     }
-    one = {"minProperties": 1, "maxProperties": 1, "additionalProperties": False}
-    return {"type": "object", **one, "properties": dialects}
+    exactly_one = {"minProperties": 1, "maxProperties": 1, "additionalProperties": False}
+    return {"type": "object", **exactly_one, "properties": dialects}
 
 
 def _schemas() -> Json:
     links = {"type": "array", "items": _object(["neighbor", "cost"], neighbor=_TEXT, cost={"type": "integer"})}
-    named = {"type": "string", "minLength": 1}
-    asked: dict[str, Json] = {
+    text = {"type": "string", "minLength": 1}
+    members: dict[str, Json] = {
         "id": {"type": "string", "pattern": "^[A-Za-z0-9._~-]{1,128}$"},
-        "source": named,
-        "types": {"type": "array", "minItems": 1, "maxItems": 64, "items": named},
+        "source": text,
+        "types": {"type": "array", "minItems": 1, "maxItems": 64, "items": text},
         "filters": {"type": "array", "items": _ref("FilterExpression")},
     }
     error = _object(["index", "kind", "reason"], index={"type": "integer"}, kind=_TEXT, reason=_TEXT)
     broker = _object(["name", "is_reached", "links"], name=_TEXT, is_reached={"type": "boolean"}, links=links)
     return {
         "CloudEvent": {
-            **_object(["specversion", "id", "source", "type"], specversion={"const": "1.0"}, id=named, source=named),
+            **_object(["specversion", "id", "source", "type"], specversion={"const": "1.0"}, id=text, source=text),
             "additionalProperties": True,
         },
         "Accepted": _object(["accepted"], accepted={"type": "integer"}),
@@ -235,12 +252,12 @@ def _schemas() -> Json:
             errors={"type": "array", "items": error},
         ),
         "FilterExpression": _dialects(),
-        "NewSubscription": {"type": "object", "additionalProperties": False, "properties": asked},
+        "NewSubscription": {"type": "object", "additionalProperties": False, "properties": members},
         "Subscription": _object(
             ["id", "delivery", "waiting"],
-            **asked,
+            **members,
             delivery=_object(["sse", "websocket"], sse=_TEXT, websocket=_TEXT),
-            waiting={"type": "integer", "description": "Deliveries that nobody has read"},
+            waiting={"type": "integer", "description": "Deliveries that nobody has read yet"},
         ),
         "Health": _object(
             ["status", "name", "up_s"], status={"enum": ["ok", "stopping"]}, name=_TEXT, up_s={"type": "number"}
