@@ -32,8 +32,8 @@ from catchment.model.values import Value
 from catchment.routing.messages import Deliver, DeliverSequence, Time, Wanted
 from catchment.routing.parts.wanted import cancels
 from catchment.sim.conformance.checkers import DeliveryChecker, ViolationError
-from catchment.sim.network import LinkState
 from catchment.sim.conformance.sequences import SequenceChecker
+from catchment.sim.network import LinkState
 from catchment.sim.simulation import SimClient
 from catchment.sim.topology import Topology
 from tests.live.hosts import Hosts

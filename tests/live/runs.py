@@ -21,8 +21,6 @@ from typing import IO, Any
 from catchment.client import client as client_module
 from catchment.sim.conformance.checkers import DeliveryChecker, ViolationError
 from catchment.sim.conformance.entries import CORES, MERGING_BATCH, MERGING_BUDGET, NETWORKS, Core, Run
-from catchment.sim.hybrid import as_hybrid
-from catchment.sim.network import MILLISECOND
 from catchment.sim.conformance.runs import Player
 from catchment.sim.conformance.scripts import (
     PAUSE_MAX,
@@ -36,6 +34,8 @@ from catchment.sim.conformance.scripts import (
     script_of,
 )
 from catchment.sim.conformance.sequences import SequenceChecker
+from catchment.sim.hybrid import as_hybrid
+from catchment.sim.network import MILLISECOND
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import Topology
 from tests.live.hosts import RETRY_S_FIRST, RETRY_S_MOST, Hosts

@@ -146,9 +146,9 @@ class DelegatingCore(OfferingCore[DelegatingMessage]):
         return providers({one: self.offers.held_by(one) for one in self.offers.neighbors}, self._told)
 
     def leftovers(self) -> list[str]:
-        return [*super().leftovers(), *self._kept_for_patterns()]
+        return [*super().leftovers(), *self.kept_for_patterns()]
 
-    def _kept_for_patterns(self) -> Iterator[str]:
+    def kept_for_patterns(self) -> Iterator[str]:
         yield from (f"pattern {one}" for one in self._needs)
         yield from (f"delegation {part} to {one}" for one, told in self._told.items() for part in told)
         yield from (f"withdrawal of {part} from {one}" for one, parts in self._closing.items() for part in parts)
@@ -434,26 +434,33 @@ class DelegatingCore(OfferingCore[DelegatingMessage]):
         if not len(self._thinned):
             return super().on_notifications(batch, source, now)
         actions: list[Action] = []
+        kept: list[Action] = []
         start = 0
         for i, routed in enumerate(batch):
-            if parts := self._parts(routed, source, now):
+            is_thinned, parts = self._parts(routed, source, now)
+            if is_thinned:
+                kept.append(Keep(routed.notification))
+            if parts:
                 actions += [*super().on_notifications(batch[start : i + 1], source, now), *parts]
                 start = i + 1
-        return actions + super().on_notifications(batch[start:], source, now) if start < len(batch) else actions
+        if start < len(batch):
+            actions += super().on_notifications(batch[start:], source, now)
+        return actions + kept
 
     def matchers(self) -> Sequence[RecallingMatcher[Any]]:
         return (*super().matchers(), self._thinned)
 
-    def _parts(self, routed: Routed, source: Interface, now: Time) -> list[Action]:
+    def _parts(self, routed: Routed, source: Interface, now: Time) -> tuple[bool, list[Action]]:
+        """Whether a delegated pattern has a filter that matches it, and the parts that are complete with it."""
         if isinstance(source, Client) and not self._is_advertised(routed):
-            return []
-        actions: list[Action] = []
-        for pattern, steps in self._thinned.found((routed.notification,))[0]:
+            return False, []
+        parts: list[Action] = []
+        thinned = self._thinned.found((routed.notification,))[0]
+        for pattern, steps in thinned:
             need = self._needs[pattern]
             assert need.thinner is not None
-            held = need.thinner.on_notification(Held(routed.notification, now, steps))
-            actions += self._sent(need, held) or [Keep(routed.notification)]
-        return actions
+            parts += self._sent(need, need.thinner.on_notification(Held(routed.notification, now, steps)))
+        return bool(thinned), parts
 
     def _places(self, numbers: Sequence[Id]) -> tuple[tuple[Pattern, tuple[int, ...]], ...]:
         found: dict[Pattern, list[int]] = {}
