@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from time import monotonic
 from typing import Annotated, Final, TextIO
 
 from cyclopts import Parameter
@@ -45,7 +46,7 @@ def replay(
 
     notification_lines = lines(replayed(spark, place, wanted, first, until))
     with _opened(output) as stream:
-        count = _write(notification_lines, stream)
+        count = write_lines(notification_lines, stream)
     print(f"{count:,} notifications replayed", file=sys.stderr)
     return 0
 
@@ -67,7 +68,7 @@ def _opened(path: str | None) -> Iterator[TextIO]:
         raise
 
 
-def _write(lines: Iterator[str], stream: TextIO) -> int:
+def write_lines(lines: Iterable[str], stream: TextIO) -> int:
     """Writes the lines and returns how many there were."""
     count = 0
     with _progress(stream) as update:
@@ -89,9 +90,13 @@ def _progress(stream: TextIO) -> Iterator[Callable[[int], None]]:
 
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.completed:,} notifications, {task.speed:,.0f}/s"),
+        TextColumn("{task.completed:,} notifications{task.fields[rate]}"),
         TimeElapsedColumn(),
     )
+    start_s = monotonic()
     with Progress(*columns, console=errors, transient=True) as progress:
-        task = progress.add_task("")
-        yield lambda count: progress.update(task, completed=count)
+        # Rich has no rate before the first update, and cannot format None: the rate is our own.
+        task = progress.add_task("", rate="")
+        yield lambda count: progress.update(
+            task, completed=count, rate=f", {count / max(monotonic() - start_s, 1e-3):,.0f}/s"
+        )
