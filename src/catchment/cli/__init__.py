@@ -121,5 +121,5 @@ def _reported(run: Callable[[], int]) -> int:
 
 def _with_advice(problem: CycloptsError) -> str:
     if isinstance(problem, UnusedCliTokensError):
-        return f"{problem}\nput a filter in quotes: catchment check \"symbol = 'DIS'\""
-    return f"{problem}\ncatchment --help lists the commands, catchment COMMAND --help the options of one"
+        return f"{problem}\nput an argument with spaces in quotes, as in: catchment check \"symbol = 'DIS'\""
+    return f"{problem}\ncatchment --help lists the commands, catchment COMMAND --help the options of a command"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
-from catchment.cli.arguments import format_of, parsed_types
+from catchment.cli.arguments import format_by_name, parsed_types
 from catchment.cli.options import OUTPUT_NAMES, JsonFlag, MasterOption, NotificationFormatOption, TypesOption
 from catchment.cli.spark.progress import StepProgress
 from catchment.cli.spark.rejects import note_rejects, observed, write_rejects
@@ -32,13 +32,13 @@ def archive(
     as_json: JsonFlag = False,
 ) -> int:
     """Append notifications to an archive: Parquet files, a directory for each day."""
-    declared_types, chosen_format = parsed_types(types), format_of(notifications, format)
+    declared_types, chosen_format = parsed_types(types), format or format_by_name(notifications)
     spark = session(master)
     from catchment.pipeline import read_notifications
 
     with StepProgress(spark, as_json) as progress:
         progress("reading")
-        given = read_notifications(spark, notifications, chosen_format, declared_types)  # type: ignore[arg-type]
+        given = read_notifications(spark, notifications, chosen_format, declared_types)
         progress("archiving")
         counts = _append(given, output)
     note_rejects(counts["rejected"], "a notification", f"see {Path(output) / REJECTS}")

@@ -1,7 +1,7 @@
 """What people write on the command line, as values: filters, times, types, attributes, places.
 
-Each function takes `where`, the name of the argument. If the text is wrong it raises BadUsage, which says where the
-mistake is and what to write instead.
+If a text is wrong, each function raises BadUsage, which says where the mistake is and what to write instead. Where a
+function takes `where`, that is the name of the argument in the message.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from catchment.cli.terminal import BadUsage
 from catchment.errors import InputError, ParseError
@@ -22,7 +22,9 @@ from catchment.model.values import Value, parse_duration, parse_time
 # How much of a long line an error shows around the place where the mistake is.
 EXCERPT_CHARACTERS_MAX: Final = 72
 
-FORMAT_BY_SUFFIX: Final = {
+SubscriptionFormat = Literal["json", "csv", "parquet"]
+NotificationFormat = Literal["json", "cloudevents", "cloudevents-lines", "csv", "parquet"]
+FORMAT_BY_SUFFIX: Final[dict[str, SubscriptionFormat]] = {
     ".jsonl": "json",
     ".ndjson": "json",
     ".json": "json",
@@ -156,10 +158,8 @@ def parsed_types(text: str | None) -> dict[str, str] | None:
     return types
 
 
-def format_of(path: str, chosen: str | None) -> str:
-    """The format of a file or directory: the chosen one, or what its name or the names of the files in it end in."""
-    if chosen is not None:
-        return chosen
+def format_by_name(path: str) -> SubscriptionFormat:
+    """The format of a file or directory, by the ending of its name or of a name in the directory."""
     place = Path(path)
     for name in (place, *(place.iterdir() if place.is_dir() else ())):
         if name.suffix in FORMAT_BY_SUFFIX:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
-from catchment.cli.arguments import format_of
-from catchment.cli.options import FORMAT_HELP, OUTPUT_NAMES, JsonFlag, MasterOption
+from catchment.cli.arguments import SubscriptionFormat, format_by_name
+from catchment.cli.options import OUTPUT_NAMES, JsonFlag, MasterOption, SubscriptionFormatOption
 from catchment.cli.spark.progress import StepProgress
 from catchment.cli.spark.rejects import note_rejects
 from catchment.cli.spark.session import session
@@ -43,7 +43,7 @@ def compile(
     /,
     *,
     output: Annotated[str, Parameter(name=OUTPUT_NAMES, help="The directory of the index.", metavar="INDEX")],
-    format: Annotated[Literal["json", "csv", "parquet"] | None, Parameter(help=FORMAT_HELP)] = None,
+    format: SubscriptionFormatOption = None,
     add: Annotated[str | None, Parameter(help="Subscriptions to add to an index.", metavar="FILE")] = None,
     remove: Annotated[
         str | None, Parameter(help="A file with a column id: subscriptions to remove from an index.", metavar="FILE")
@@ -65,7 +65,7 @@ def compile(
     if is_change and shards is not None:
         raise BadUsage("--shards is for a new index: a change keeps the shards of the index; leave it out")
     # Before Spark starts, which takes seconds: whether the formats are known.
-    format_by_path = {path: format_of(path, format) for path in (subscriptions, add, remove) if path is not None}
+    format_by_path = {path: format or format_by_name(path) for path in (subscriptions, add, remove) if path is not None}
     spark = session(master)
     with StepProgress(spark, as_json) as progress:
         if subscriptions is not None:
@@ -80,13 +80,13 @@ def compile(
     return 0
 
 
-def _read(spark: SparkSession, path: str, format: str) -> Input:
+def _read(spark: SparkSession, path: str, format: SubscriptionFormat) -> Input:
     from catchment.pipeline import read_subscriptions
 
-    return read_subscriptions(spark, path, format)  # type: ignore[arg-type]
+    return read_subscriptions(spark, path, format)
 
 
-def _ids(spark: SparkSession, path: str, format: str) -> DataFrame:
+def _ids(spark: SparkSession, path: str, format: SubscriptionFormat) -> DataFrame:
     """The rows of a file with a column `id`. It may have other columns too."""
     if format == "json":
         return spark.read.schema("id string").json(path)

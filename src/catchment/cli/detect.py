@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import Parameter
 
 from catchment.cli.arguments import (
-    format_of,
+    NotificationFormat,
+    format_by_name,
     new_directory,
     parsed_duration,
     parsed_pattern,
@@ -55,6 +56,8 @@ SEQUENCES, REJECTS = "found", "rejects"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectOptions:
+    """The options of `catchment detect`. Each field is one."""
+
     on: Annotated[str, Parameter(help="An archive, or a file or directory of notifications.", metavar="NOTIFICATIONS")]
     file: Annotated[str | None, Parameter(help=FILE_HELP, metavar="FILE")] = None
     output: Annotated[str | None, Parameter(name=OUTPUT_NAMES, help=OUTPUT_HELP, metavar="OUT")] = None
@@ -130,7 +133,8 @@ def _detect_in_batch(options: DetectOptions, patterns: Mapping[str, Pattern]) ->
     start, end = parsed_time("--from", options.start), parsed_time("--to", options.end)
     if not is_archive and (start or end):
         raise BadUsage(f"--from and --to are for archives, and {options.on} is not one: leave them out")
-    format = None if is_archive else format_of(options.on, options.format)
+    # An archive is Parquet. Its own reader knows that, and needs no format.
+    format = "parquet" if is_archive else options.format or format_by_name(options.on)
     types = parsed_types(options.types)
     spark = session(options.master)
     from catchment.pipeline import detect as detect_sequences
@@ -142,7 +146,7 @@ def _detect_in_batch(options: DetectOptions, patterns: Mapping[str, Pattern]) ->
         if is_archive:
             rows, given = archived(spark, options.on, start, end), None
         else:
-            given = read_notifications(spark, options.on, format, types)  # type: ignore[arg-type]
+            given = read_notifications(spark, options.on, format, types)
             rows = given.rows
         progress("detecting")
         sequences = detect_sequences(rows, patterns).sort("last", "pattern", "key")
@@ -195,7 +199,7 @@ def _detect_in_stream(options: DetectOptions, patterns: Mapping[str, Pattern]) -
         raise BadUsage("--stream writes files: say where with -o DIRECTORY")
     if not Path(options.on).is_dir():
         raise BadUsage(f"--on: there is no directory {options.on}; --stream waits for files in a directory")
-    late, format = parsed_duration("--late", options.late), format_of(options.on, options.format)
+    late, format = parsed_duration("--late", options.late), options.format or format_by_name(options.on)
     types = parsed_types(options.types)
     spark = session(options.master)
     with stop_on_interrupt() as is_interrupted:
@@ -212,7 +216,7 @@ def _started(
     spark: SparkSession,
     options: DetectOptions,
     patterns: Mapping[str, Pattern],
-    format: str,
+    format: NotificationFormat,
     types: dict[str, str] | None,
     late: timedelta | None,
 ) -> list[StreamingQuery]:
@@ -222,7 +226,7 @@ def _started(
     from catchment.pipeline.places import address
     from catchment.pipeline.stream_rows import stream_notifications
 
-    given = stream_notifications(spark, options.on, format, types)  # type: ignore[arg-type]
+    given = stream_notifications(spark, options.on, format, types)
     sequences = detect_sequences(given.rows, patterns, late=LATE_MAX if late is None else late)
     queries: list[StreamingQuery] = []
     for name, table in ((SEQUENCES, sequences), (REJECTS, given.rejects)):

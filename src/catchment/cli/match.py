@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
-from catchment.cli.arguments import format_of, new_directory, parsed_types
+from catchment.cli.arguments import format_by_name, new_directory, parsed_types
 from catchment.cli.options import (
     OUTPUT_NAMES,
     IndexOption,
@@ -59,14 +59,14 @@ def match(
     """Match notifications against an index. Writes each notification with the ids of the subscriptions it matches."""
     wanted = _wanted_result(pairs, unmatched, counts, explain or [])
     place = new_directory(output)
-    declared_types, chosen_format = parsed_types(types), format_of(notifications, format)
+    declared_types, chosen_format = parsed_types(types), format or format_by_name(notifications)
     spark = session(master)
     from catchment.pipeline import open_index, read_notifications
 
     opened = open_index(index)
     with StepProgress(spark, as_json) as progress:
         progress("reading")
-        given = read_notifications(spark, notifications, chosen_format, declared_types, as_map=as_map)  # type: ignore[arg-type]
+        given = read_notifications(spark, notifications, chosen_format, declared_types, as_map=as_map)
         progress("matching")
         totals = _write(given, opened, place.absolute(), wanted)
     if wanted.rows_of == EXPLAIN and not as_json:

@@ -9,6 +9,8 @@ from typing import Annotated, Final, Literal
 
 from cyclopts import Parameter
 
+from catchment.cli.arguments import NotificationFormat, SubscriptionFormat
+
 
 def flag(help: str, *names: str) -> Parameter:
     """An option without a value. It is off by default and has no `--no-` form."""
@@ -16,7 +18,7 @@ def flag(help: str, *names: str) -> Parameter:
 
 
 JsonFlag = Annotated[bool, flag("Print JSON instead of text.", "--json")]
-Dialect = Annotated[Literal["catchment", "cesql"], Parameter(help="The language of the filter.")]
+DialectOption = Annotated[Literal["catchment", "cesql"], Parameter(help="The language of the filter.")]
 
 # --- commands that talk to a broker -------------------------------------------------------------
 
@@ -49,7 +51,7 @@ FromOption = Annotated[
 ToOption = Annotated[
     str | None, Parameter(name="--to", help="Stop before this time or day of the archive.", metavar="TIME")
 ]
-NotificationFormat = Literal["json", "cloudevents", "cloudevents-lines", "csv", "parquet"]
+SubscriptionFormatOption = Annotated[SubscriptionFormat | None, Parameter(help=FORMAT_HELP)]
 NotificationFormatOption = Annotated[NotificationFormat | None, Parameter(help=FORMAT_HELP)]
 TypesOption = Annotated[
     str | None,

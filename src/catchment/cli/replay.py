@@ -12,7 +12,7 @@ from typing import Annotated, Final, TextIO
 from cyclopts import Parameter
 
 from catchment.cli.arguments import existing_archive, parsed_filter, parsed_time
-from catchment.cli.options import OUTPUT_NAMES, Dialect, FromOption, MasterOption, ToOption
+from catchment.cli.options import OUTPUT_NAMES, DialectOption, FromOption, MasterOption, ToOption
 from catchment.cli.spark.session import session
 from catchment.cli.terminal import console
 
@@ -33,7 +33,7 @@ def replay(
         str | None,
         Parameter(name=OUTPUT_NAMES, help="The file to write. Default: standard output.", metavar="FILE"),
     ] = None,
-    dialect: Dialect = "catchment",
+    dialect: DialectOption = "catchment",
     master: MasterOption = None,
 ) -> int:
     """Print the notifications of an archive in publication order, one JSON object on each line."""

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from catchment.cli.arguments import format_of, parsed_duration, parsed_types
+from catchment.cli.arguments import format_by_name, parsed_duration, parsed_types
 from catchment.cli.options import (
     OUTPUT_NAMES,
     IndexOption,
@@ -35,6 +35,8 @@ LATE_HELP: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
+    """The options of `catchment stream`. Each field is one."""
+
     index: IndexOption
     output: Annotated[str, Parameter(name=OUTPUT_NAMES, help=OUTPUT_HELP, metavar="OUT")]
     format: NotificationFormatOption = None
@@ -66,14 +68,14 @@ def stream(
     """
     _check(directory, options)
     every, late = parsed_duration("--every", options.every), parsed_duration("--late", options.late)
-    format, types = format_of(directory, options.format), parsed_types(options.types)
+    format, types = options.format or format_by_name(directory), parsed_types(options.types)
     spark = session(options.master)
     from catchment.pipeline.stream import EVERY, match_stream
     from catchment.pipeline.stream_files import FILES_MAX, NotificationFiles
 
     files = NotificationFiles(
         directory,
-        format,  # type: ignore[arg-type]
+        format,
         types,
         glob=options.glob,
         files_max=options.files_max or FILES_MAX,

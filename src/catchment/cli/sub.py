@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from catchment.cli.arguments import parsed_filter, parsed_pattern
 from catchment.cli.client import with_client
-from catchment.cli.options import Dialect, IdentityOption, JsonFlag, UrlOption
+from catchment.cli.options import DialectOption, IdentityOption, JsonFlag, UrlOption
 from catchment.cli.terminal import console
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter, Pattern
@@ -26,7 +26,7 @@ def sub(
     *,
     url: UrlOption = "",
     identity: IdentityOption = None,
-    dialect: Dialect = "catchment",
+    dialect: DialectOption = "catchment",
     count: Annotated[int | None, Parameter(help="End after this many deliveries.")] = None,
     as_json: JsonFlag = False,
 ) -> int:

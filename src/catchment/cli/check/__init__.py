@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from cyclopts import Parameter
 
-from catchment.cli.options import Dialect, FromOption, ToOption, flag
+from catchment.cli.options import DialectOption, FromOption, ToOption, flag
 from catchment.cli.terminal import BadUsage
 
 FILTER_HELP: Final = "The filter, in quotes: \"symbol = 'DIS' and price > 100\"."
@@ -33,7 +33,7 @@ def check(
     on: Annotated[str | None, Parameter(help=ON_HELP, metavar="ARCHIVE")] = None,
     start: FromOption = None,
     end: ToOption = None,
-    dialect: Dialect = "catchment",
+    dialect: DialectOption = "catchment",
     kind: Annotated[
         Literal["filter", "pattern", "advertisement"], Parameter(name="--as", help="What the text is.")
     ] = "filter",

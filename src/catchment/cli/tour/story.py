@@ -110,8 +110,8 @@ class Story:
             await self._until("the subscription is known at east", self._knows("east", filters_before + 1))
             self.say(f"  {shlex.join(command)}")
             process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
-            if await process.wait() != 0:
-                raise StoryError("curl failed")
+            if exit_code := await process.wait():
+                raise StoryError(f"curl failed with exit code {exit_code}; its message is above")
             async with asyncio.timeout(PATIENCE_S):
                 self.show("the curious", await subscription.get())
 
