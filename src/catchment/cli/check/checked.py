@@ -1,32 +1,30 @@
-"""What `catchment check` can be asked about: filters in both dialects, patterns, advertisements.
+"""What `catchment check` can check: filters in both dialects, patterns, advertisements.
 
-Each subject reports on itself, relates itself to another of its kind and judges notifications. All of
-it is asked of the model; here it is put into words and JSON.
+Each class reports on what it checks and relates it to another of its class. All but patterns also judge
+notifications. The model gives the answers; this file puts them into words and JSON.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from catchment.cli.terminal import BadUsage, described
-from catchment.errors import InputError
+from catchment.cli.arguments import parsed_advertisement, parsed_filter, parsed_pattern
+from catchment.cli.terminal import BadUsage
 from catchment.model.box import Box
+from catchment.model.cesql import Cesql
 from catchment.model.explanation import Explanation, explain, shown_literal
 from catchment.model.filter import Advertisement, Filter, Pattern
 from catchment.model.notification import Notification
 from catchment.model.values import Json, format_duration
-
-if TYPE_CHECKING:
-    from catchment.model.cesql import Cesql
 
 Report = dict[str, Json]
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """How one subject stands to another; `overlaps` is None where that is not defined."""
+    """How the first of two filters relates to the second. Patterns have no overlap: there `overlaps` is None."""
 
     covers: bool
     covered: bool
@@ -61,38 +59,30 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether a notification matches, why not (in a line), and the same for programs, made when asked for."""
+    """Whether a notification matches, and in a line why not. `details` makes the same for programs, when called."""
 
     matched: bool
     reason: str
     details: Callable[[], Report]
 
 
-def subject_of(where: str, text: str, dialect: str, kind: str) -> Subject:
-    """Parses `text`; BadUsage says what is wrong with the argument called `where`."""
-    try:
-        match kind, dialect:
-            case "filter", "catchment":
-                return FilterSubject(Filter(text))
-            case "filter", _:
-                from catchment.model.cesql import Cesql
-
-                return CesqlSubject(Cesql(text))
-            case _, "cesql":
-                raise BadUsage(f"CESQL has no {kind}s: leave out --as, or --dialect")
-            case "pattern", _:
-                return PatternSubject(Pattern(text))
-            case _:
-                return AdvertisementSubject(Advertisement(text))
-    except InputError as problem:
-        raise BadUsage(described(problem, where, text)) from None
+def checked_text(where: str, text: str, dialect: str, kind: str) -> Checked:
+    """Parses the text of the argument called `where`. BadUsage says what is wrong with it."""
+    if kind != "filter" and dialect == "cesql":
+        raise BadUsage(f"CESQL has no {kind}s: leave out --as or --dialect")
+    if kind == "pattern":
+        return CheckedPattern(parsed_pattern(where, text))
+    if kind == "advertisement":
+        return CheckedAdvertisement(parsed_advertisement(where, text))
+    wanted = parsed_filter(where, text, dialect)
+    return CheckedCesql(wanted) if isinstance(wanted, Cesql) else CheckedFilter(wanted)
 
 
 # --- filters ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class FilterSubject:
+class CheckedFilter:
     filter: Filter
 
     def report(self) -> Report:
@@ -118,14 +108,15 @@ def filter_report(filter: Filter) -> Report:
 
 
 def attributes_of(boxes: Iterable[Box]) -> dict[str, Json]:
-    """For each attribute the types that some alternative accepts, and whether one accepts its absence."""
+    """For each attribute the types that some alternative accepts, and whether some alternative accepts its absence.
+    Each box is an alternative, and holds the set of accepted values of each attribute."""
     types: dict[str, list[Json]] = {}
     absent: dict[str, bool] = {}
     for box in boxes:
-        for name, found in box.sets.items():
+        for name, values in box.sets.items():
             listed = types.setdefault(name, [])
-            listed += [one.value for one in found.types if one.value not in listed]
-            absent[name] = absent.get(name, False) or found.absent
+            listed += [type.value for type in values.types if type.value not in listed]
+            absent[name] = absent.get(name, False) or values.absent
     return {name: {"types": types[name], "absent": absent[name]} for name in sorted(types)}
 
 
@@ -136,7 +127,7 @@ def relation_of(first: Filter, second: Filter, note: str = "") -> Relation:
 
 
 def _empty_note(first: Filter, second: Filter) -> str:
-    """Nothing is covered by everything: true, and surprising without a word about it."""
+    """Every filter covers one that matches nothing. That is true, and surprising without a word about it."""
     if first.is_empty and second.is_empty:
         return "Both match nothing. "
     if first.is_empty or second.is_empty:
@@ -150,17 +141,17 @@ def judgement_of(explanation: Explanation) -> Judgement:
 
 
 def _details(explanation: Explanation) -> Report:
-    """What a reader of many lines wants: the alternative that held, or the clauses that failed in the nearest."""
+    """The alternative that held; or the nearest one, with its clauses that failed."""
     nearest = explanation.nearest
     if nearest is None:
         return {}
-    found: Report = {"alternative": str(nearest.conjunction)}
-    return found if nearest.held else found | {"failing": [clause.to_json() for clause in nearest.failing]}
+    details: Report = {"alternative": str(nearest.conjunction)}
+    return details if nearest.held else details | {"failing": [clause.to_json() for clause in nearest.failing]}
 
 
 @dataclass(frozen=True, slots=True)
-class CesqlSubject:
-    """Matches exactly as the expression does; brokers route by the filter it implies."""
+class CheckedCesql:
+    """A CESQL expression. It matches by its own rules; brokers route it by the filter that it implies."""
 
     expression: Cesql
 
@@ -172,18 +163,18 @@ class CesqlSubject:
         return relation_of(self.expression.filter, other.expression.filter, "Of the filters they imply: ")
 
     def judge(self, notification: Notification) -> Judgement:
-        found = self.expression.evaluate(notification.matched)
-        faults = [str(fault) for fault in found.errors]
+        outcome = self.expression.evaluate(notification.matched)
+        errors = [str(error) for error in outcome.errors]
         matched = self.expression.matches(notification.matched)
-        reason = "" if matched else "; ".join(faults) or f"the expression gives {shown_literal(found.value)}"
-        return Judgement(matched, reason, lambda: {"value": found.value, "errors": [*faults]})
+        reason = "" if matched else "; ".join(errors) or f"the expression gives {shown_literal(outcome.value)}"
+        return Judgement(matched, reason, lambda: {"value": outcome.value, "errors": [*errors]})
 
 
 # --- patterns and advertisements ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class PatternSubject:
+class CheckedPattern:
     pattern: Pattern
 
     def report(self) -> Report:
@@ -193,13 +184,13 @@ class PatternSubject:
             "kind": "pattern",
             "dialect": "catchment",
             "text": str(self.pattern),
-            "empty": any(one.is_empty for one in filters),
+            "empty": any(filter.is_empty for filter in filters),
             "within": None if within is None else format_duration(within),
             "by": list(self.pattern.by),
-            "attributes": attributes_of(box for one in filters for box in one.boxes),
-            "alternatives": sum(len(one.alternatives) for one in filters),
-            "comparisons": sum(one.comparisons for one in filters),
-            "filters": [filter_report(one) for one in filters],
+            "attributes": attributes_of(box for filter in filters for box in filter.boxes),
+            "alternatives": sum(len(filter.alternatives) for filter in filters),
+            "comparisons": sum(filter.comparisons for filter in filters),
+            "filters": [filter_report(filter) for filter in filters],
         }
 
     def relation(self, other: Any) -> Relation:
@@ -207,7 +198,7 @@ class PatternSubject:
 
 
 @dataclass(frozen=True, slots=True)
-class AdvertisementSubject:
+class CheckedAdvertisement:
     advertisement: Advertisement
 
     def report(self) -> Report:
@@ -216,21 +207,23 @@ class AdvertisementSubject:
             "dialect": "catchment",
             "text": str(self.advertisement),
             "attributes": attributes_of([self.advertisement.box]),
-            "comparisons": sum(one.comparisons for one in self.advertisement.constraints),
+            "comparisons": sum(constraint.comparisons for constraint in self.advertisement.constraints),
             "advertisement": self.advertisement.to_json(),
         }
 
     def relation(self, other: Any) -> Relation:
-        mine, its = self.advertisement, other.advertisement
-        return Relation(mine.covers(its), its.covers(mine), mine.overlaps(its))
+        first, second = self.advertisement, other.advertisement
+        return Relation(first.covers(second), second.covers(first), first.overlaps(second))
 
     def judge(self, notification: Notification) -> Judgement:
         box = self.advertisement.box
-        wrong = {name: value for name, value in notification.matched.items() if value not in box.of(name)}
-        reason = "; ".join(f"{name}: value {shown_literal(value)} is not advertised" for name, value in wrong.items())
-        return Judgement(self.advertisement.matches(notification), reason, lambda: {"undeclared": list(wrong)})
+        undeclared = {name: value for name, value in notification.matched.items() if value not in box.of(name)}
+        reason = "; ".join(
+            f"{name}: value {shown_literal(value)} is not advertised" for name, value in undeclared.items()
+        )
+        return Judgement(self.advertisement.matches(notification), reason, lambda: {"undeclared": list(undeclared)})
 
 
-# What can be checked, and of that what single notifications can be held against.
-Judge = FilterSubject | CesqlSubject | AdvertisementSubject
-Subject = Judge | PatternSubject
+# What judges single notifications. A pattern matches sequences.
+Judge = CheckedFilter | CheckedCesql | CheckedAdvertisement
+Checked = Judge | CheckedPattern
