@@ -26,9 +26,10 @@ from time import perf_counter, process_time, sleep
 from typing import Any
 
 from catchment.matching import Matcher, index
+from catchment.model.conjunction import Conjunction
 from catchment.model.constraint import constraint
-from catchment.model.filter import Conjunction, Filter
-from catchment.sim.workload import subscriptions
+from catchment.model.filter import Filter
+from catchment.sim.benchmark_data import subscriptions
 
 SEED = 1
 RESULT = Path(__file__).parent / "results" / "matching_hard.md"

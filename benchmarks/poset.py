@@ -24,7 +24,7 @@ from time import perf_counter, process_time
 
 from catchment.model.filter import Filter
 from catchment.routing.poset import Poset
-from catchment.sim.workload import filters
+from catchment.sim.benchmark_data import filters
 
 SEED = 1
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)

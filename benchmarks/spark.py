@@ -47,7 +47,7 @@ from catchment.pipeline.matched_files import _Writer
 from catchment.pipeline.places import file_system
 from catchment.pipeline.scans import READS
 from catchment.pipeline.schema import ATTRIBUTES
-from catchment.sim.workload import notifications, subscriptions
+from catchment.sim.benchmark_data import notifications, subscriptions
 
 SIZES = (10_000, 100_000, 1_000_000)
 WORKLOADS = ("W1", "W2", "W3")

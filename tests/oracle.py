@@ -7,9 +7,10 @@ trying every notification of a small domain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import product
+from typing import Any
 
 from catchment.model.constraint import Constraint, Kind
 from catchment.model.filter import Advertisement, Filter, Pattern
@@ -44,18 +45,18 @@ def glob_matches(pattern: str, text: str) -> bool:
     return bool(text) and head in ("?", text[0]) and glob_matches(rest, text[1:])
 
 
-def compare(operator: str, value: Value, operand: object) -> bool:
+def compare(operator: str, value: Any, operand: Any) -> bool:
     """An operator on a value whose type fits; Python compares int and float exactly, str by code point."""
     if operator.startswith("not "):
         return not compare(operator[4:], value, operand)
-    table = {
+    table: dict[str, Callable[[], bool]] = {
         "=": lambda: value == operand,
         "!=": lambda: value != operand,
         "<": lambda: value < operand,
         "<=": lambda: value <= operand,
         ">": lambda: value > operand,
         ">=": lambda: value >= operand,
-        "in": lambda: any(value == one for one in operand),
+        "in": lambda: any(value == member for member in operand),
         "prefix": lambda: value.startswith(operand),
         "suffix": lambda: value.endswith(operand),
         "substring": lambda: operand in value,
@@ -197,6 +198,11 @@ def key_of(pattern: Pattern, notification: Notification) -> tuple[object, ...] |
     return tuple((isinstance(value, bool), value) for value in values)
 
 
+def _published(notification: Notification) -> datetime:
+    assert notification.time is not None
+    return notification.time
+
+
 def _sequences_of_key(
     pattern: Pattern, mine: list[tuple[int, Notification]]
 ) -> list[tuple[int, tuple[Notification, ...]]]:
@@ -205,9 +211,9 @@ def _sequences_of_key(
     for i, one in mine:
         if not any(matches(step, one) for step in pattern.filters):
             continue
-        if chosen and pattern.within is not None and one.time - chosen[0].time > pattern.within:
+        if chosen and pattern.within is not None and _published(one) - _published(chosen[0]) > pattern.within:
             chosen = []
-        if matches(pattern.filters[len(chosen)], one) and (not chosen or one.time > chosen[-1].time):
+        if matches(pattern.filters[len(chosen)], one) and (not chosen or _published(one) > _published(chosen[-1])):
             chosen.append(one)
         if len(chosen) == len(pattern.filters):
             found.append((i, tuple(chosen)))
@@ -226,7 +232,7 @@ def thinned(pattern: Pattern, arrivals: Sequence[Notification]) -> list[list[Not
             continue
         mine, open_chains = held.setdefault(key, []), chains.setdefault(key, [])
         opens = matches(pattern.filters[0], one)
-        if opens and mine and pattern.within is not None and one.time - mine[-1].time > pattern.within:
+        if opens and mine and pattern.within is not None and _published(one) - _published(mine[-1]) > pattern.within:
             mine.clear()
         fitting = [chain for chain in open_chains if _extends(pattern, chain, one)]
         for chain in fitting:
@@ -243,8 +249,8 @@ def thinned(pattern: Pattern, arrivals: Sequence[Notification]) -> list[list[Not
 
 
 def _extends(pattern: Pattern, chain: list[Notification], one: Notification) -> bool:
-    in_time = pattern.within is None or one.time - chain[0].time <= pattern.within
-    return in_time and one.time > chain[-1].time and matches(pattern.filters[len(chain)], one)
+    in_time = pattern.within is None or _published(one) - _published(chain[0]) <= pattern.within
+    return in_time and _published(one) > _published(chain[-1]) and matches(pattern.filters[len(chain)], one)
 
 
 # --- the content graph ----------------------------------------------------------------------------

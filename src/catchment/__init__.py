@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 from catchment.model.cesql import Cesql
-from catchment.model.filter import Advertisement, Conjunction, Filter, Pattern, Subscription
+from catchment.model.conjunction import Conjunction
+from catchment.model.filter import Advertisement, Filter, Pattern, Subscription
 from catchment.model.notification import Notification
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from catchment.model.explanation import Explanation, explain
 from catchment.model.filter import Filter, union_of
-from catchment.model.values import checked
+from catchment.model.values import Value, checked
 from tests import oracle, strategies
 
 
 @st.composite
-def explained(draw: st.DrawFn) -> tuple[Filter, dict[str, object], Explanation]:
+def explained(draw: st.DrawFn) -> tuple[Filter, dict[str, Value], Explanation]:
     expression = draw(strategies.expressions(strategies.constraints))
     values = draw(strategies.near(expression))
     found = union_of(expression)

@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catchment.matching.bulk import pack_filter
+from catchment.model.constraint import constraint
 from catchment.model.filter import Filter
 from catchment.pipeline import graph_covers, graph_forest
 from catchment.pipeline.graph_forest import computed
 from catchment.pipeline.graph_parts import CODED, coded
-from catchment.sim.workload import filters as workload_filters
+from catchment.sim.benchmark_data import filters as workload_filters
 from tests import oracle
 from tests.strategies import (
-    constraint,
     filters,
     filters_of,
     small_pair_filters,

@@ -4,7 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from catchment.matching import Matcher
-from catchment.matching.lists import VIEWED_BYTES_MAX, words_of
+from catchment.matching.lists import VIEWED_BYTES_MAX, id_texts_of
 from catchment.model.filter import Filter
 
 LONGEST = "x" * VIEWED_BYTES_MAX
@@ -17,15 +17,20 @@ levels = st.lists(st.integers(0, 13), max_size=12)
 @example([LONGEST + "x", "a"], [2, 1])
 def test_views_say_what_strings_say(ids, levels):
     matcher = Matcher()
-    for i, one in enumerate(ids):
-        matcher.add(one, Filter.of(("level", ">", i)))
-    found = matcher.match_batch([{"level": level} for level in levels])
-    words = words_of(found.tables)
+    for i, id in enumerate(ids):
+        matcher.add(id, Filter.of(("level", ">", i)))
+    matches = matcher.match_batch([{"level": level} for level in levels])
+    texts = id_texts_of(matches.tables)
+    assert texts is not None
     expected = [sorted(ids[:level]) for level in levels]
-    assert words.listed(*words.ranked([found])).to_pylist() == expected
-    views = words.views()
-    assert (views is None) == any(len(one.encode()) > VIEWED_BYTES_MAX for one in ids)
+    offsets, ranks = texts.ranked([matches])
+    listed = texts.listed(offsets, ranks)
+    assert listed is not None
+    assert listed.to_pylist() == expected
+    views = texts.views()
+    assert (views is None) == any(len(id.encode()) > VIEWED_BYTES_MAX for id in ids)
     if views is not None:
-        listed = words.listed(*words.ranked([found]), views)
-        listed.validate(full=True)
-        assert listed.to_pylist() == expected
+        viewed = texts.listed(offsets, ranks, views)
+        assert viewed is not None
+        viewed.validate(full=True)
+        assert viewed.to_pylist() == expected

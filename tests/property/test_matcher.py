@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catchment.matching import Matcher, index, matcher
-from catchment.model.filter import Conjunction, Filter, union_of
+from catchment.model.conjunction import Conjunction
+from catchment.model.filter import Filter, union_of
 from catchment.model.language import And
 from catchment.model.notification import Notification
 from tests import oracle
@@ -155,7 +156,7 @@ def test_near_misses_are_one_clause_short(case):
 
 def _arrow(rows):
     """Columns of one type each: the first type seen under a name decides, other values are left out."""
-    types = {}
+    types: dict[str, type] = {}
     for row in rows:
         for name, value in row.items():
             types.setdefault(name, type(value))
@@ -242,8 +243,8 @@ def test_many_alike(seed, monkeypatch):
 def test_interpreted_kernels_agree():
     """The same tests, and those of one notification, with NUMBA_DISABLE_JIT=1. Numpy then checks bounds, too."""
     here = Path(__file__)
-    one = here.parent.parent / "unit" / "test_matcher_one.py"
-    chosen = "oracle_matches or interleaved or arrow or groups or opened or test_matcher_one"
+    one = here.parent.parent / "unit" / "test_matcher_single.py"
+    chosen = "oracle_matches or interleaved or arrow or groups or opened or test_matcher_single"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", str(here), str(one), "-q", "-x", "-p", "no:cacheprovider", "-k", chosen],
         env=os.environ | {"NUMBA_DISABLE_JIT": "1", "HYPOTHESIS_PROFILE": "check"},

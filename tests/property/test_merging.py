@@ -1,5 +1,7 @@
 """What is said over a link, merged: it lets through what is wanted, and nothing else or little else."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ from tests.property.test_widening import COUNTED, PAIRS, WEIGHTED
 def changes(draw, elements):
     """Changes one after another, each against what is wanted by then."""
     pool = draw(st.lists(elements, min_size=1, max_size=7, unique=True))
-    wanted: set = set()
+    wanted: set[Any] = set()
     found = []
     for toggled in draw(st.lists(st.sets(st.sampled_from(pool), min_size=1), min_size=1, max_size=6)):
         found.append(Change(tuple(wanted & toggled), tuple(toggled - wanted)))
@@ -27,7 +29,8 @@ def changes(draw, elements):
 
 def after_each(merged, steps):
     """What is wanted and what the neighbor holds, which keeps no filter that another covers."""
-    wanted, held = set(), set()
+    wanted: set[Any] = set()
+    held: set[Any] = set()
     for change in steps:
         wanted = (wanted - set(change.withdrawn)) | set(change.announced)
         said = merged.update(change)

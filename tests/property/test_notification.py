@@ -56,5 +56,7 @@ def test_an_envelope_has_values_of_its_types(source, seq, time):
         assert [types["$source"], types["$seq"], types["$time"]] == [
             None if one is None else kind for one, kind in ((source, str), (seq, int), (time, datetime))
         ]
-        assert time is None or Notification({}, time=time).time.tzinfo is UTC
+        published = Notification({}, time=time).time
+        assert (published is None) is (time is None)
+        assert published is None or published.tzinfo is UTC
         assert (Notification({}, source=source).source, Notification({}, seq=seq).seq) == (source, seq)

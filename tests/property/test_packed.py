@@ -2,6 +2,7 @@
 
 import math
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,7 +12,7 @@ from msgspec import Raw
 
 from catchment import wire
 from catchment.model.notification import KNOWN_NAMES, Notification
-from catchment.model.packed import NotPlainError, kept, notification_of
+from catchment.model.packed import NotPlainError, notification_of, plain_of_raw
 from catchment.routing.messages import Routed
 from catchment.wire.frames import Decoder, WireError
 from catchment.wire.messages import Unfit
@@ -21,7 +22,7 @@ pack = msgspec.msgpack.encode
 times = st.datetimes(timezones=st.just(UTC))
 # Of a frame that anybody may send: what the model takes, and what it does not.
 names = st.sampled_from(("price", "volume", "é", "", "$seq", "x" * 255, "x" * 256, "new name")) | some.texts
-values = st.one_of(
+values: st.SearchStrategy[Any] = st.one_of(
     some.values,
     st.sampled_from((math.nan, math.inf, -math.inf, -0.0, 2**63, 2**64 - 1, -(2**63), None, b"bytes", [], {"a": 1})),
     st.sampled_from(("x" * 65_536, "x" * 65_537)),
@@ -37,7 +38,7 @@ fields = st.tuples(
 notes = st.builds(lambda found, count: list(found[:count]), fields, st.integers(3, 6)) | values
 
 
-class SlowDecoder(Decoder):
+class SlowDecoder(Decoder[Any]):
     """Asks the model about each."""
 
     def _plain(self, body):
@@ -74,7 +75,7 @@ def test_what_is_read_is_what_the_model_makes(found):
 def test_what_is_kept_is_what_came(batch):
     for one in batch:
         try:
-            found = kept(Raw(one.packed))
+            found = plain_of_raw(Raw(one.packed))
         except (NotPlainError, msgspec.ValidationError):
             continue  # for the model to make
         assert found == one
@@ -91,7 +92,7 @@ def test_a_name_that_is_new_is_known_the_next_time():
     name = "a name that nobody has used before"
     assert name not in KNOWN_NAMES
     body = pack(("Publish", 0, [({name: 1}, "me", 1, None)]))
-    decoder = Decoder(wire.ToBroker)
+    decoder: Decoder[Any] = Decoder(wire.ToBroker)
     assert decoder._plain(body) is None
     found = decoder.decoded(body)
     assert decoder._plain(body) == found
@@ -104,7 +105,7 @@ def test_a_name_that_stands_twice_is_not_sent_on(entries):
     attributes = head + pack("price") + pack(1) + others + pack("price") + pack(2)
     note = b"\x96" + attributes + pack("me") + pack(1) + pack(None) + pack(None) + pack(b"body")
     for _ in range(2):  # its names are new, then known
-        found = Decoder(wire.ToBroker).decoded(b"\x93" + pack("Publish") + pack(0) + b"\x91" + note)
+        found: Any = Decoder(wire.ToBroker).decoded(b"\x93" + pack("Publish") + pack(0) + b"\x91" + note)
         (one,) = found.notifications
         assert one["price"] == 2
         assert one.packed.count(b"price") == 1
@@ -114,11 +115,11 @@ def test_a_name_that_stands_twice_is_not_sent_on(entries):
 def test_what_leaves_out_fields_is_sent_on_whole():
     Notification({"price": 1})
     short = pack(({"price": 1}, "me", 1, None))
-    assert kept(Raw(short)).packed == notification_of(msgspec.msgpack.decode(short)).packed != short
+    assert plain_of_raw(Raw(short)).packed == notification_of(msgspec.msgpack.decode(short)).packed != short
 
 
 def test_what_is_stamped_is_not_sent_as_it_came():
-    came = kept(Raw(Notification({"price": 1.5}, source="me").packed))
+    came = plain_of_raw(Raw(Notification({"price": 1.5}, source="me").packed))
     stamped = came.stamped(seq=7)
     assert notification_of(msgspec.msgpack.decode(stamped.packed)) == stamped
     assert Routed(stamped).notification.packed != came.packed

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import pickle
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,8 +75,11 @@ def test_times_round_trip(time) -> None:
 
 @given(st.lists(strategies.floats, min_size=2, max_size=2) | st.lists(strategies.ints, min_size=2, max_size=2))
 def test_keys_keep_the_order(pair) -> None:
+    first: Any
+    second: Any
     first, second = map(checked, pair)
-    assert (first < second) is (key_of(first) < key_of(second))
+    first_key: Any = key_of(first)
+    assert (first < second) is (first_key < key_of(second))
     assert (first == second) is (key_of(first) == key_of(second))
 
 

@@ -8,6 +8,7 @@ from catchment.model.approximation import approximated
 from catchment.model.filter import Filter
 from catchment.model.measure import Distribution, choice
 from catchment.model.merging import imperfect_merge, imperfectly_merged, perfect_merge, perfectly_merged
+from catchment.model.values import Value
 from tests import oracle, strategies
 
 PAIRS = list(oracle.assignments(strategies.SMALL_PAIR_DOMAIN))
@@ -18,7 +19,7 @@ THIN = strategies.SMALL_PAIR_DOMAIN["x"]
 def _counted() -> Distribution:
     present = [value for value in THIN if value is not None]
     # Choice weighs by value; bool and int that Python calls equal would fall together, so leave booleans out.
-    weights = {value: 1.0 for value in present if not isinstance(value, bool | float)}
+    weights: dict[Value, float] = {value: 1.0 for value in present if not isinstance(value, bool | float)}
     spread = choice(weights, absent=1 / (len(weights) + 1))
     return Distribution({"x": spread, "y": spread})
 

@@ -3,7 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catchment.model.filter import Conjunction, Filter
+from catchment.model.conjunction import Conjunction
+from catchment.model.constraint import constraint
+from catchment.model.filter import Filter
 from catchment.model.witness import (
     JUNK,
     Shape,
@@ -15,7 +17,7 @@ from catchment.model.witness import (
     skeleton_constraints,
     skeleton_witness,
 )
-from tests.strategies import constraint, filters, numbers, small_scalar_filters, small_string_filters, times
+from tests.strategies import filters, numbers, small_scalar_filters, small_string_filters, times
 
 _texts = st.text("ab" + JUNK[0], min_size=1, max_size=2)
 _constraints = st.one_of(

@@ -12,7 +12,7 @@ import pytest
 from catchment.errors import BadIndexError, InputError, LimitError
 from catchment.matching import Matcher
 from catchment.model.filter import Filter
-from catchment.sim.workload import filters, notifications
+from catchment.sim.benchmark_data import filters, notifications
 
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.spark

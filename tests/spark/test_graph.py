@@ -7,7 +7,7 @@ import pytest
 from catchment.errors import BadIndexError
 from catchment.model.filter import Filter
 from catchment.routing.poset import Poset
-from catchment.sim.workload import filters
+from catchment.sim.benchmark_data import filters
 
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.spark

@@ -12,7 +12,7 @@ import pytest
 from catchment.errors import InputError, LimitError, UnavailableError
 from catchment.model.notification import NOTIFICATION_ATTRIBUTES_MAX, Notification
 from catchment.model.values import STRING_CODEPOINTS_MAX, Type
-from catchment.sim.workload import notifications as generated
+from catchment.sim.benchmark_data import notifications as generated
 
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.spark

@@ -11,7 +11,7 @@ from catchment.errors import InputError
 from catchment.matching import Matcher
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
-from catchment.sim.workload import WORKLOADS, filters, notifications
+from catchment.sim.benchmark_data import WORKLOADS, filters, notifications
 
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.spark

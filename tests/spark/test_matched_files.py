@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from catchment.errors import InputError, LimitError
-from catchment.matching.lists import Words
+from catchment.matching.lists import IdTexts
 
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.spark
@@ -149,15 +149,15 @@ def test_groups_of_rows_have_an_end(spark, index, tmp_path, monkeypatch, limit):
 
 def test_ids_too_long_for_one_dictionary_make_several_groups(spark, index, tmp_path, monkeypatch):
     """As if 32 bits held one text: rows with one id are written apart from those with another."""
-    whole = Words.texts
-    monkeypatch.setattr(Words, "texts", lambda self, ranks: whole(self, ranks) if len(ranks) <= 1 else None)
+    whole = IdTexts.texts
+    monkeypatch.setattr(IdTexts, "texts", lambda self, ranks: whole(self, ranks) if len(ranks) <= 1 else None)
     xs = [*[-5] * 31, *[5] * 31, *[-5] * 31]
     writer, batches = writer_of(spark, index, tmp_path, [(x, None) for x in xs])
     assert len(list(writer(batches))) == 1
     (path,) = (tmp_path / "_temporary").iterdir()
     assert pq.ParquetFile(path).num_row_groups > 2
     assert pq.read_table(path)["subscriptions"].to_pylist() == [["s3"] if x < 0 else ["s0"] for x in xs]
-    monkeypatch.setattr(Words, "texts", lambda self, ranks: None)
+    monkeypatch.setattr(IdTexts, "texts", lambda self, ranks: None)
     with pytest.raises(LimitError, match="use shorter ids"):
         list(writer(batches))
 

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from catchment.model.filter import Filter
-from catchment.sim.workload import filters, notifications
+from catchment.sim.benchmark_data import filters, notifications
 
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.spark

@@ -9,8 +9,9 @@ from catchment.errors import BadIdError, LimitError
 from catchment.matching import Matcher, lists
 from catchment.matching.bulk import Gathered, pack_filter, unpack_filter, write_index
 from catchment.model.cesql import Cesql
-from catchment.model.filter import Filter, box_of
-from catchment.sim.workload import WORKLOADS, filters, notifications
+from catchment.model.conjunction import box_of
+from catchment.model.filter import Filter
+from catchment.sim.benchmark_data import WORKLOADS, filters, notifications
 
 TEXTS = (
     "x > 1 or y < 2.5 and z = true",

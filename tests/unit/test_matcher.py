@@ -3,6 +3,7 @@
 import json
 import threading
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +12,11 @@ import pytest
 from catchment.errors import BadFilterError, BadIdError, BadNotificationError, InputError
 from catchment.matching import Matcher, matcher
 from catchment.model.cesql import Cesql
+from catchment.model.conjunction import Conjunction
 from catchment.model.constraint import constraint
-from catchment.model.filter import Conjunction, Filter
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.model.values import Value
 from tests.unit.matchers import many, matcher_of
 
 # --- ids ----------------------------------------------------------------------------------------
@@ -181,7 +184,8 @@ def test_foreign_numbers_are_numbers():
 
 
 def test_what_is_no_filter():
-    for bad in (None, 3, ["x"]):
+    not_filters: tuple[Any, ...] = (None, 3, ["x"])
+    for bad in not_filters:
         with pytest.raises(BadFilterError):
             Matcher().add("a", bad)
         with pytest.raises(BadFilterError):
@@ -265,7 +269,7 @@ def test_cesql_is_verified(together, tmp_path):
     else:
         for id, text in expressions.items():
             found.add(id, Cesql(text))
-    rows = [{"n": 2, "s": "abcd"}, {"n": 3, "s": "b"}, {"n": 4, "s": "b"}]
+    rows: list[dict[str, Value]] = [{"n": 2, "s": "abcd"}, {"n": 3, "s": "b"}, {"n": 4, "s": "b"}]
     wanted = [sorted(id for id, text in expressions.items() if Cesql(text).matches(row)) for row in rows]
     assert wanted == [["even", "long", "plain"], [], ["even"]]
     assert list(found.match_batch(rows)) == wanted
@@ -299,15 +303,20 @@ def test_an_expression_is_explained_beside_the_filter_it_implies(together):
         found.add("e", expression)
     holding, failing = found.explain({"x": 4, "y": 6}, "e"), found.explain({"x": 4, "y": 7}, "e")
     assert holding.matched
+    assert holding.expression is not None
     assert holding.expression.held
     assert not failing.matched
+    assert failing.nearest is not None
     assert failing.nearest.held
     assert str(failing) == f"expression {expression.text}: gives false"
     assert failing.to_json()["expression"] == {"clause": expression.text, "held": False, "reason": "gives false"}
     missing = found.explain({"x": 4}, "e")
     assert not missing.matched
+    assert missing.expression is not None
     assert "y" in missing.expression.reason or "y: absent" in str(missing)
-    assert found.explain({"x": 2, "y": 8}, "e").nearest.failing
+    nearest = found.explain({"x": 2, "y": 8}, "e").nearest
+    assert nearest is not None
+    assert nearest.failing
     for row in ({"x": 4, "y": 6}, {"x": 4, "y": 7}, {"x": 4}, {"x": 2, "y": 8}, {}):
         assert found.explain(row, "e").matched == (found.match(row) == ["e"]) == expression.matches(row)
 

@@ -65,8 +65,8 @@ def test_section_3_4_the_first_a_then_the_first_b_published_after_it() -> None:
     """B4 A3 A1 B2 A5 B6 A7 B8 in match order gives A3·B6, then A7·B8."""
     monitor = Monitor(Pattern("kind = 'A' -> kind = 'B'"))
     found = []
-    for matched, (kind, published) in enumerate(["B4", "A3", "A1", "B2", "A5", "B6", "A7", "B8"], start=1):
-        notification = Notification({"kind": kind}, time=DATE + timedelta(seconds=int(published)))
+    for matched, name in enumerate(["B4", "A3", "A1", "B2", "A5", "B6", "A7", "B8"], start=1):
+        notification = Notification({"kind": name[0]}, time=DATE + timedelta(seconds=int(name[1])))
         for sequence in monitor.on_notification(notification, DATE + timedelta(seconds=matched)):
             found.append([f"{one.notification['kind']}{(one.published - DATE).seconds}" for one in sequence])
     assert found == [["A3", "B6"], ["A7", "B8"]]

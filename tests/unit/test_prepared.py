@@ -32,8 +32,8 @@ def filled(count, group=None):
 def test_prepared_it_is_one_index_and_finds_the_same(count):
     found, same = filled(count), filled(count)
     found.prepare()
-    assert len(found._snapshot.segments) <= 1
-    assert not found._snapshot.pending_count
+    assert len(found.stats().segments) <= 1
+    assert not found.stats().pending
     assert list(found.match_batch(ROWS)) == list(same.match_batch(ROWS)) == [same.match(row) for row in ROWS]
     assert [found.match(row) for row in ROWS] == [same.match(row) for row in ROWS]
     assert len(found) == count
@@ -52,7 +52,7 @@ def test_little_beside_much_is_not_merged_into_it():
     (large,) = found._snapshot.segments
     found.add("late", Filter("x = 1"))
     found.prepare()
-    assert [one.count for one in found._snapshot.segments] == [1_000, 1]
+    assert found.stats().segments == (1_000, 1)
     assert found._snapshot.segments[0] is large
     assert "late" in found.match({"x": 1})
     found.remove("late")
@@ -82,7 +82,7 @@ def test_prepared_again_and_again_while_others_change_and_match(monkeypatch):
         beside.join()
     assert len(found) == 350
     found.prepare()
-    assert len(found._snapshot.segments) <= 2
+    assert len(found.stats().segments) <= 2
     assert [found.match({"x": 1_000 + i}) for i in range(4)] == [["a0"], [], ["a2"], []]
 
 

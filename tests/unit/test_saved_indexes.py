@@ -7,7 +7,7 @@ import pytest
 
 from catchment.errors import BadIndexError
 from catchment.matching import Matcher
-from catchment.matching.store import MANIFEST
+from catchment.matching.saved_index import MANIFEST
 from catchment.model.filter import Filter
 from tests.unit.matchers import many
 

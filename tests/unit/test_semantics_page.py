@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from catchment.errors import BadFilterError
 from catchment.model.constraint import OPERATORS, STRING_ONLY
 
 PAGE = (Path(__file__).parents[2] / "docs" / "semantics.md").read_text("utf-8")
-SAMPLES = {
+SAMPLES: dict[str, list[tuple[str, Any]]] = {
     "string": [("string", "a")],
     "number, int, float": [("number", 1), ("int", 1), ("float", 2.5)],
     "bool": [("bool", True)],

@@ -1,4 +1,5 @@
-"""Matching: compiled filters, one matcher for everything. Importing it brings numba; `import catchment` does not."""
+"""Matching: the one matcher, which everything that matches uses. This package imports numba; `import catchment` does
+not import this package."""
 
 from catchment.matching.columns import Encoded
 from catchment.matching.ids import Id

@@ -1,7 +1,7 @@
-"""Saved indexes made and changed in bulk: from Arrow columns, without a Python object for each subscription.
+"""Makes and changes saved indexes in bulk: from Arrow columns, without a Python object for each subscription.
 
-A filter travels as msgpack, the form in which the index takes it in (`kernels_ingest.py`): `pack_filter` writes it
-once, after which it is trusted. `Gathered` collects what is to be added, `write_index` makes or changes a saved index.
+A filter is msgpack, the form in which the index takes it in (`kernels/ingest.py`). `pack_filter` writes it once; after
+that it is trusted. `Gathered` collects the subscriptions to be added; `write_index` makes or changes a saved index.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.errors import BadIdError, shown
-from catchment.matching import index, store
+from catchment.matching import index, saved_index
 from catchment.matching.encode import packed
 from catchment.matching.ids import Ids, id_bytes
 from catchment.matching.index import Source
 from catchment.matching.segment import INGESTED_FILTERS_MAX, Segment, alternatives_of
 from catchment.model.cesql import Cesql
+from catchment.model.conjunction import Conjunction
 from catchment.model.constraint import Constraint, Kind
-from catchment.model.filter import Conjunction, Filter
+from catchment.model.filter import Filter
 
 Array = np.ndarray[Any, Any]
 I64 = np.int64
@@ -37,19 +38,20 @@ _ARRAY_HEAD, _STRING = 0xDD, 1
 
 
 def pack_filter(filter: Filter) -> bytes:
-    """A filter as an index takes it in: its alternatives."""
+    """A filter as an index takes it in: its alternatives, as msgpack."""
     return _ENCODER.encode(filter.alternatives)
 
 
-def unpack_filter(found: bytes) -> tuple[Conjunction, ...]:
+def unpack_filter(packed: bytes) -> tuple[Conjunction, ...]:
     """The alternatives of a packed filter."""
-    return tuple(Conjunction(tuple(map(_constraint, one["constraints"]))) for one in _DECODER.decode(found))
+    alternatives = _DECODER.decode(packed)
+    return tuple(Conjunction(tuple(map(_constraint, alternative["constraints"]))) for alternative in alternatives)
 
 
-def _constraint(found: dict[str, Any]) -> Constraint:
-    value = found["value"]
+def _constraint(fields: dict[str, Any]) -> Constraint:
+    value = fields["value"]
     operand = tuple(map(_utc, value)) if isinstance(value, list) else _utc(value)
-    return Constraint(found["name"], found["operator"], operand, Kind(found["kind"]))
+    return Constraint(fields["name"], fields["operator"], operand, Kind(fields["kind"]))
 
 
 def _utc(value: Any) -> Any:
@@ -60,18 +62,18 @@ def _utc(value: Any) -> Any:
 
 
 class Gathered:
-    """Subscriptions that are to be one segment, their filters taken in as they come."""
+    """Subscriptions that will be a segment. Their filters are taken in while they come."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[pa.StringArray, pa.BinaryArray]] = []
         self._waiting_count = 0
         self._sources: list[Source] = []
         self._ids: list[tuple[Array, Array]] = []
-        self._residues: dict[int, Cesql] = {}
+        self._expressions: dict[int, Cesql] = {}
         self._count = 0
 
     def add(self, ids: pa.StringArray, filters: pa.BinaryArray) -> None:
-        """Subscriptions by id and packed filter."""
+        """Adds subscriptions, given by id and packed filter."""
         assert len(ids) == len(filters)
         assert not ids.null_count + filters.null_count
         self._waiting.append((ids, filters))
@@ -80,10 +82,10 @@ class Gathered:
             self._ingest()
 
     def add_expressions(self, ids: Sequence[str], expressions: Sequence[Cesql]) -> None:
-        """Subscriptions in the other dialect, of which there are few."""
+        """Adds subscriptions in the other dialect, of which there are few."""
         self._ingest()
-        self._residues |= {self._count + i: one for i, one in enumerate(expressions)}
-        source = index.ingested(packed([alternatives_of(one) for one in expressions]), len(expressions))
+        self._expressions |= {self._count + i: expression for i, expression in enumerate(expressions)}
+        source = index.ingested(packed([alternatives_of(expression) for expression in expressions]), len(expressions))
         self._take(source, *_id_table(pa.array(ids, pa.string())))
 
     def _ingest(self) -> None:
@@ -102,7 +104,7 @@ class Gathered:
         self._count += source.size
 
     def segment(self) -> Segment:
-        """All of them, indexed; BadIdError where an id stands twice."""
+        """All of them, indexed; BadIdError if an id appears twice."""
         self._ingest()
         if not self._count:
             return Segment.of([], [], np.zeros(0, I64))
@@ -110,20 +112,20 @@ class Gathered:
         self._sources = []
         bases = np.cumsum([0, *(len(blob) for blob, _ in self._ids)])
         starts = np.concatenate([[0], *(ends + base for (_, ends), base in zip(self._ids, bases, strict=False))])
-        ids = Ids._indexed(np.concatenate([blob for blob, _ in self._ids]), starts.astype(I64))
-        return Segment.built(source, ids, np.full(self._count, -1, I64), self._residues)
+        ids = Ids.of_bytes(np.concatenate([blob for blob, _ in self._ids]), starts.astype(I64))
+        return Segment.built(source, ids, np.full(self._count, -1, I64), self._expressions)
 
 
 def _content(array: pa.Array) -> tuple[memoryview, Array]:
-    """The bytes of a column of strings or binaries, one after another, and the ends of each."""
-    _, offsets, content = array.buffers()
-    found = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1].astype(I64)
+    """The bytes of a column of strings or binaries, one after another, and the offsets of each."""
+    _, buffer, content = array.buffers()
+    offsets = np.frombuffer(buffer, np.int32)[array.offset : array.offset + len(array) + 1].astype(I64)
     whole = memoryview(b"" if content is None else content)
-    return whole[int(found[0]) : int(found[-1])], found - found[0]
+    return whole[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0]
 
 
 def _id_table(ids: pa.StringArray) -> tuple[Array, Array]:
-    """Ids as `Ids` keeps them, each behind a byte that says it is a string; and the ends of each."""
+    """Ids as `Ids` stores them, each behind a byte that says it is a string; and the end of each."""
     content, offsets = _content(ids)
     marks = offsets[:-1] + np.arange(len(ids))
     blob = np.full(len(content) + len(ids), _STRING, np.uint8)
@@ -142,19 +144,19 @@ def write_index(
     old: str | os.PathLike[str] | None = None,
     removed: Iterable[str] = (),
 ) -> int:
-    """Saves an index of what is added; with `old`, of that too, less what is removed. How many there are then.
-    BadIdError where an id to remove is not there, or one to add is."""
+    """Saves an index of the added subscriptions and, if given, of those of the index `old` that are not removed.
+    Returns how many there are. BadIdError if an id to remove is not there, or an id to add is there already."""
     fresh = added.segment()
     if old is None:
-        store.save(path, fresh, [])
+        saved_index.save(path, fresh, [])
         return fresh.count
-    segment, groups = store.load(old)
-    for one in removed:
-        number = segment.find(id_bytes(one))
+    segment, groups = saved_index.load(old)
+    for id in removed:
+        number = segment.find(id_bytes(id))
         if number < 0:
-            raise BadIdError(f"no subscription has the id {shown(one)}")
+            raise BadIdError(f"no subscription has the id {shown(id)}")
         segment.remove(number, 1)
-    parts = [one for one in (segment, fresh) if len(one.living)]
+    parts = [part for part in (segment, fresh) if len(part.living)]
     whole = parts[0] if len(parts) == 1 and not parts[0].dead else Segment.merged(parts or [fresh])
-    store.save(path, whole, groups)
+    saved_index.save(path, whole, groups)
     return whole.count

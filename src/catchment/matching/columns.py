@@ -1,8 +1,9 @@
-"""Arrow columns as entries for the kernels: of each attribute a column, or of many a map.
+"""Turns Arrow columns into entries for the kernels: a column for each attribute, or a map that holds many attributes.
 
-A column holds one attribute, null where it is absent; several may hold one attribute, each the values of one type. A
-map from names to values, or to structs with a field for each type, holds any number: what costs is the entries there
-are, where a table with a column for each of a thousand names costs each of them.
+A column has the values of an attribute, null where it is absent. Several columns may have the same attribute, each with
+the values of one type. A map from names to values, or from names to structs with a field for each type, may hold any
+number of attributes. A map takes time for the entries that are there, a table takes time for each of its columns: with
+a thousand names the map is faster.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from catchment.errors import BadNotificationError, InputError, shown
-from catchment.matching import kernels_parse as kp
-from catchment.matching.kernels_bytes import BOOL, FLOAT, INT, STRING, TIME
-from catchment.matching.kernels_tables import Entries
+from catchment.matching.kernels import parse as kp
+from catchment.matching.kernels.bytes import BOOL, FLOAT, INT, STRING, TIME
+from catchment.matching.kernels.tables import Entries
 from catchment.model.notification import ENVELOPE_TYPES, NOTIFICATION_ATTRIBUTES_MAX
 from catchment.model.values import EPOCH, Value, checked, checked_name
 
@@ -35,10 +36,11 @@ _NO_INTS: Final = np.frombuffer(b"", I64)
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Notifications as any Matcher takes them: made once, cut without copying, matched by many one after another
-    (not by two threads at once: kernels have their room in it).
+    """Notifications in the form that any Matcher takes. They are made once, can be sliced without copying, and may be
+    matched by many matchers one after another. Two threads may not match them at once: the kernels work in arrays of
+    this object.
 
-    `bad` marks rows that are no notification. They match as one without attributes would, which means nothing.
+    `bad` marks rows that are no notification. Such a row matches like one without attributes; ignore its result.
     """
 
     entries: Entries
@@ -46,7 +48,7 @@ class Encoded:
 
     @classmethod
     def of_columns(cls, columns: Sequence[tuple[str, pa.Array]], rows: int) -> Encoded:
-        """Rows of columns, each with the name of its attribute; the name of a map means nothing."""
+        """From columns, each with the name of its attribute; the name of a map is ignored."""
         return cls(*_entries(columns, rows))
 
     def __len__(self) -> int:
@@ -57,53 +59,53 @@ class Encoded:
         return Encoded(self.entries._replace(starts=self.entries.starts[start : end + 1]), self.bad[start:end])
 
     def row(self, i: int) -> dict[str, Value]:
-        """One notification, for who evaluates more than the kernels do."""
-        found = self.entries
-        places = range(int(found.starts[i]), int(found.starts[i + 1]))
-        return {_text(found, *found.names[found.name_of[at]]): _value(found, at) for at in places}
+        """The attributes of a row, for what the kernels do not evaluate."""
+        entries = self.entries
+        places = range(int(entries.starts[i]), int(entries.starts[i + 1]))
+        return {_text(entries, *entries.names[entries.name_of[at]]): _value(entries, at) for at in places}
 
 
 def encoded_arrow(batch: pa.RecordBatch) -> Encoded:
-    """The rows of a batch; BadNotificationError names the first that is none."""
+    """The rows of a batch; BadNotificationError names the first that is no notification."""
     names = batch.schema.names
     if len(set(names)) < len(names):
-        raise BadNotificationError("two columns have one name: a notification holds each name once")
+        raise BadNotificationError("two columns have the same name: a notification holds each name once")
     columns = [(checked_name(name), batch.column(name)) for name in names]
-    found = Encoded.of_columns(columns, batch.num_rows)
-    if found.bad.any():
-        raise _refusal(columns, int(np.argmax(found.bad)))
-    return found
+    encoded = Encoded.of_columns(columns, batch.num_rows)
+    if encoded.bad.any():
+        raise _refusal(columns, int(np.argmax(encoded.bad)))
+    return encoded
 
 
-# --- back to values, for few of them ------------------------------------------------------------
+# --- from entries back to values ----------------------------------------------------------------
 
 
-def _text(found: Entries, start: int, length: int) -> str:
-    return found.buffer[start : start + length].tobytes().decode()
+def _text(entries: Entries, start: int, length: int) -> str:
+    return entries.buffer[start : start + length].tobytes().decode()
 
 
-def _value(found: Entries, at: int) -> Value:
-    kind, key = int(found.type_of[at]), int(found.key_of[at])
-    if kind == STRING:
-        return _text(found, int(found.place_of[at]), key)
-    if kind == FLOAT:
+def _value(entries: Entries, at: int) -> Value:
+    tag, key = int(entries.type_of[at]), int(entries.key_of[at])
+    if tag == STRING:
+        return _text(entries, int(entries.place_of[at]), key)
+    if tag == FLOAT:
         (value,) = struct.unpack("<d", struct.pack("<Q", key if key >= 0 else _SIGN | -key))
         return float(value)
-    if kind == TIME:
+    if tag == TIME:
         return EPOCH + timedelta(microseconds=key)
-    return bool(key) if kind == BOOL else key
+    return bool(key) if tag == BOOL else key
 
 
 def _refusal(columns: Sequence[tuple[str, pa.Array]], row: int) -> BadNotificationError:
-    """What is wrong with a row that a kernel marked."""
+    """An error that says what is wrong with a row that a kernel marked as bad."""
     seen: set[str] = set()
     for column, array in columns:
         for name, value in _pairs(column, array, row):
             try:
                 if checked_name(name) in seen:
-                    raise InputError("it stands twice")
+                    raise InputError("it appears twice")
                 if _is_map(array.type) and name.startswith("$"):
-                    raise InputError("what begins with $ is the envelope, which has columns of its own")
+                    raise InputError("names with $ belong to the envelope, which has columns of its own")
                 checked(value)
             except InputError as problem:
                 return BadNotificationError(f"row {row}, attribute {shown(name)}: {problem}")
@@ -112,17 +114,20 @@ def _refusal(columns: Sequence[tuple[str, pa.Array]], row: int) -> BadNotificati
 
 
 def _pairs(column: str, array: pa.Array, row: int) -> list[tuple[str, Any]]:
+    """The attributes that a column, or a map, gives a row, as names and values."""
     try:
         value = array[row].as_py()
     except (ValueError, OverflowError) as problem:
         return [(column, _Unreadable(problem))]
     pairs = [(column, value)] if not _is_map(array.type) else value or []
-    fields = [(name, found) for name, one in pairs for found in (one.values() if isinstance(one, Mapping) else (one,))]
-    return [(name, found) for name, found in fields if found is not None]
+    fields = [
+        (name, field) for name, item in pairs for field in (item.values() if isinstance(item, Mapping) else (item,))
+    ]
+    return [(name, field) for name, field in fields if field is not None]
 
 
 class _Unreadable:
-    """Stands for a value that Python cannot hold, a time past its years."""
+    """Stands for a value that Python cannot represent, such as a time after the year 9999."""
 
     def __init__(self, problem: Exception) -> None:
         self._problem = problem
@@ -135,49 +140,52 @@ class _Unreadable:
 
 
 def _entries(columns: Sequence[tuple[str, pa.Array]], rows: int) -> tuple[Entries, Array]:
-    plain = [found for name, array in columns if not _is_map(array.type) and (found := _Column.of(name, array))]
+    singles = [column for name, array in columns if not _is_map(array.type) and (column := _Column.of(name, array))]
     maps = [_Map.of(name, array) for name, array in columns if _is_map(array.type)]
-    buffer, own = _laid_out(plain, maps)
+    buffer, own = _laid_out(singles, maps)
     names, count = _numbered(buffer, own, maps)
     bad, starts = np.zeros(rows, np.uint8), np.zeros(rows + 1, I64)
-    for column in plain:
+    # First how many entries each row has, which says where they begin; then the entries.
+    for column in singles:
         kp.count_valid(column.validity, column.offset, starts[1:])
-    for one in maps:
-        kp.count_in_rows(one.ends, one.counts, starts[1:])
+    for map_column in maps:
+        kp.count_in_rows(map_column.ends, map_column.counts, starts[1:])
     np.cumsum(starts, out=starts)
     total = int(starts[-1])
     name_of, type_of = np.empty(total, I32), np.empty(total, np.int8)
     key_of, place_of, cursor = np.empty(total, I64), np.zeros(total, I64), starts[:-1].copy()
     target = (name_of, type_of, key_of, place_of)
-    for column in plain:
+    for column in singles:
         column.fill(column.number, cursor, bad, *target)
-    for one in maps:
-        one.fill(cursor, bad, *target)
+    for map_column in maps:
+        map_column.fill(cursor, bad, *target)
     _mark_names(buffer, names[len(own) : count], len(own), starts, name_of, bad)
     bad[np.diff(starts) > NOTIFICATION_ATTRIBUTES_MAX + len(ENVELOPE_TYPES)] = 1
-    if maps or len(own) < len(plain):
+    if maps or len(own) < len(singles):
         kp.mark_twice(starts, name_of, np.full(count, -1, I64), bad)
     if bad.any():
+        # All entries of bad rows get a name of no bytes. No attribute has it, so no filter matches them.
         kp.name_bad(starts, bad, name_of, count)
-        count += 1  # a name of no bytes, which no attribute has
+        count += 1
     scratch = np.empty(count, I32), np.empty(len(buffer), np.uint8)
     return Entries(starts, name_of, type_of, key_of, place_of, names[:count], buffer, *scratch), bad.astype(bool)
 
 
-def _laid_out(plain: Sequence[_Column], maps: Sequence[_Map]) -> tuple[Array, list[tuple[int, int]]]:
-    """All text in one buffer, which the columns are told their place in; and the names of columns, each once."""
+def _laid_out(singles: Sequence[_Column], maps: Sequence[_Map]) -> tuple[Array, list[tuple[int, int]]]:
+    """All text in one buffer, and the places of the names of columns in it, each name once. Sets `base` of each column
+    to where its text is, and `number` to the number of its name."""
     pieces: list[bytes] = []
     own: list[tuple[int, int]] = []
     numbers: dict[str, int] = {}
     end = 0
-    for column in plain:
+    for column in singles:
         column.number = numbers.setdefault(column.name, len(own))
         if column.number == len(own):
             name = column.name.encode()
             own.append((end, len(name)))
             pieces.append(name)
             end += len(name)
-    for column in (*plain, *(column for one in maps for column in (one.keys, *one.fields))):
+    for column in (*singles, *(column for map_column in maps for column in (map_column.keys, *map_column.fields))):
         column.base = end - column.text_start
         pieces.append(column.text)
         end += len(column.text)
@@ -185,17 +193,18 @@ def _laid_out(plain: Sequence[_Column], maps: Sequence[_Map]) -> tuple[Array, li
 
 
 def _numbered(buffer: Array, own: Sequence[tuple[int, int]], maps: Sequence[_Map]) -> tuple[Array, int]:
-    """Places of all names, those of columns first, one empty after the last; the keys of maps get their numbers."""
+    """The places of all names, those of columns first, with an empty one behind the last; and how many there are. Gives
+    the keys of maps their numbers."""
     if not maps:
         return np.array([*own, (0, 0)], I64).reshape(-1, 2), len(own)
     most = _NAMES_FEW
     while True:
         names, slots = np.zeros((most, 2), I64), np.full(2 * most, -1, I32)
         count = kp.number_own(buffer, np.array(own, I64).reshape(-1, 2), slots, names) if len(own) < most else -1
-        for one in maps:
+        for each in maps:
             if count >= 0:
-                keys = one.keys
-                count = kp.number_keys(buffer, keys.values, keys.offset, keys.base, slots, names, count, one.numbers)
+                keys = each.keys
+                count = kp.number_keys(buffer, keys.values, keys.offset, keys.base, slots, names, count, each.numbers)
         if count >= 0:
             names[count] = 0
             return names, count
@@ -203,7 +212,7 @@ def _numbered(buffer: Array, own: Sequence[tuple[int, int]], maps: Sequence[_Map
 
 
 def _mark_names(buffer: Array, names: Array, first: int, starts: Array, name_of: Array, bad: Array) -> None:
-    """Marks rows that have an attribute whose name, the key of a map, is none."""
+    """Marks rows that have an attribute whose name, the key of a map, is not allowed."""
     refused = [
         number for number, (start, length) in enumerate(names.tolist(), first) if not _is_name(buffer, start, length)
     ]
@@ -223,119 +232,123 @@ def _is_name(buffer: Array, start: int, length: int) -> bool:
 
 
 class _Column:
-    """One Arrow array as buffers that a kernel reads."""
+    """An Arrow array as buffers that a kernel reads. `tag` is the type of its values, or BITS."""
 
-    def __init__(self, name: str, array: pa.Array, what: int) -> None:
-        self.name, self.what, self.offset, self.base, self.number = name, what, array.offset, 0, 0
+    def __init__(self, name: str, array: pa.Array, tag: int) -> None:
+        self.name, self.tag, self.offset, self.base, self.number = name, tag, array.offset, 0, 0
         self.validity, self.indices = _validity(array), _NO_INTS
         self.values: Array = _NO_INTS
         self.text, self.text_start = b"", 0
 
     @classmethod
     def of(cls, name: str, array: pa.Array) -> _Column | None:
+        """The column of an array; None if it has only nulls."""
         import pyarrow as pa
 
-        kind = array.type
-        if pa.types.is_null(kind) or array.null_count == len(array):
+        arrow_type = array.type
+        if pa.types.is_null(arrow_type) or array.null_count == len(array):
             return None
         try:
-            if pa.types.is_dictionary(kind) and _is_string(pa, kind.value_type):
+            if pa.types.is_dictionary(arrow_type) and _is_string(pa, arrow_type.value_type):
                 return _dictionary_column(pa, name, array)
-            if _is_string(pa, kind):
+            if _is_string(pa, arrow_type):
                 return _string_column(pa, name, array)
-            if pa.types.is_boolean(kind):
+            if pa.types.is_boolean(arrow_type):
                 return _bits_column(name, array)
-            if pa.types.is_integer(kind):
+            if pa.types.is_integer(arrow_type):
                 return _keys_column(name, array.cast(pa.int64()), INT)
-            if pa.types.is_floating(kind):
+            if pa.types.is_floating(arrow_type):
                 return _keys_column(name, array.cast(pa.float64()), FLOAT)
-            if pa.types.is_timestamp(kind):
-                return _keys_column(name, array.cast(pa.timestamp("us", kind.tz), safe=False), TIME)
+            if pa.types.is_timestamp(arrow_type):
+                return _keys_column(name, array.cast(pa.timestamp("us", arrow_type.tz), safe=False), TIME)
         except pa.ArrowInvalid as problem:
             raise BadNotificationError(f"column {shown(name)}: {problem}") from None
         raise BadNotificationError(
-            f"column {shown(name)} of Arrow type {kind}: use string, int64, double, bool, timestamp, or a map of these"
+            f"column {shown(name)} of Arrow type {arrow_type}: "
+            "use string, int64, double, bool, timestamp, or a map of these"
         )
 
     def fill(
         self, number: int, cursor: Array, bad: Array, name_of: Array, type_of: Array, key_of: Array, place_of: Array
     ) -> None:
+        """Writes the entries of the column, at the cursor of each row."""
         start = (self.validity, self.offset)
-        if self.what == kp.BITS:
+        if self.tag == kp.BITS:
             kp.fill_bits(*start, self.values, number, cursor, name_of, type_of, key_of)
-        elif self.what == STRING:
+        elif self.tag == STRING:
             kp.fill_strings(
                 *start, self.indices, self.values, self.base, number, cursor, name_of, type_of, key_of, place_of
             )
         else:
-            kp.fill_keys(*start, self.values, self.what, number, cursor, bad, name_of, type_of, key_of)
+            kp.fill_keys(*start, self.values, self.tag, number, cursor, bad, name_of, type_of, key_of)
 
 
 def _validity(array: pa.Array) -> Array:
-    found = array.buffers()[0]
-    return _NONE if found is None or array.null_count == 0 else np.frombuffer(found, np.uint8)
+    """The bits that say which elements are not null; empty if none is null."""
+    bits = array.buffers()[0]
+    return _NONE if bits is None or array.null_count == 0 else np.frombuffer(bits, np.uint8)
 
 
-def _is_string(pa: Any, kind: Any) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+def _is_string(pa: Any, arrow_type: Any) -> bool:
+    return bool(pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type))
 
 
-def _is_map(kind: Any) -> bool:
+def _is_map(arrow_type: Any) -> bool:
     import pyarrow as pa
 
-    return bool(pa.types.is_map(kind))
+    return bool(pa.types.is_map(arrow_type))
 
 
-def _keys_column(name: str, array: pa.Array, what: int) -> _Column:
-    found = _Column(name, array, what)
-    found.values = np.frombuffer(array.buffers()[1], I64)
-    return found
+def _keys_column(name: str, array: pa.Array, tag: int) -> _Column:
+    column = _Column(name, array, tag)
+    column.values = np.frombuffer(array.buffers()[1], I64)
+    return column
 
 
 def _bits_column(name: str, array: pa.Array) -> _Column:
-    found = _Column(name, array, kp.BITS)
-    found.values = np.frombuffer(array.buffers()[1], np.uint8)
-    return found
+    column = _Column(name, array, kp.BITS)
+    column.values = np.frombuffer(array.buffers()[1], np.uint8)
+    return column
 
 
-def _set_text(pa: Any, found: _Column, strings: pa.Array) -> None:
-    """The ends of strings, and the bytes they lie in: of these strings alone, whatever they were cut from."""
+def _set_text(pa: Any, column: _Column, strings: pa.Array) -> None:
+    """Sets the ends of the strings and their bytes. The array may be a slice: only its own bytes are taken."""
     _, ends, text = strings.buffers()
     if ends is None or not len(strings):  # some producers give no buffers to an array without elements
         return
-    found.values = np.frombuffer(ends, I32 if pa.types.is_string(strings.type) else I64)
-    first, last = int(found.values[strings.offset]), int(found.values[strings.offset + len(strings)])
-    found.text_start, found.text = first, b"" if text is None else text.slice(first, last - first).to_pybytes()
+    column.values = np.frombuffer(ends, I32 if pa.types.is_string(strings.type) else I64)
+    first, last = int(column.values[strings.offset]), int(column.values[strings.offset + len(strings)])
+    column.text_start, column.text = first, b"" if text is None else text.slice(first, last - first).to_pybytes()
 
 
 def _string_column(pa: Any, name: str, array: pa.Array) -> _Column:
-    found = _Column(name, array, STRING)
-    _set_text(pa, found, array)
-    return found
+    column = _Column(name, array, STRING)
+    _set_text(pa, column, array)
+    return column
 
 
 def _dictionary_column(pa: Any, name: str, array: pa.DictionaryArray) -> _Column:
     words, indices = array.dictionary, array.indices.cast(pa.int64())
     if words.null_count or words.offset:
         return _string_column(pa, name, array.cast(words.type))
-    found = _Column(name, indices, STRING)
-    found.indices = np.frombuffer(indices.buffers()[1], I64)
-    _set_text(pa, found, words)
-    return found
+    column = _Column(name, indices, STRING)
+    column.indices = np.frombuffer(indices.buffers()[1], I64)
+    _set_text(pa, column, words)
+    return column
 
 
 # --- maps ---------------------------------------------------------------------------------------
 
 
 class _Map:
-    """A map of each row: its keys as a column of strings, its values as one column or one of each type."""
+    """A column of maps: the keys of all rows as a column of strings, the values as one column or one for each type."""
 
     def __init__(self, ends: Array, keys: _Column, fields: list[_Column]) -> None:
         self.ends, self.keys, self.fields = ends, keys, fields
         size = int(ends[-1])
         self.counts, self.numbers = np.zeros(size, I64), np.empty(size, I32)
-        for one in fields:
-            kp.count_valid(one.validity, one.offset, self.counts)
+        for field in fields:
+            kp.count_valid(field.validity, field.offset, self.counts)
 
     @classmethod
     def of(cls, name: str, array: pa.MapArray) -> _Map:
@@ -344,27 +357,29 @@ class _Map:
         if not _is_string(pa, array.type.key_type):
             raise BadNotificationError(f"column {shown(name)} of Arrow type {array.type}: names are strings")
         if array.null_count and np.diff(_ends(array))[np.asarray(array.is_null())].any():
-            array = array.take(pa.array(np.arange(len(array))))  # nulls with entries behind them, which nobody reads
+            # A null may still have items in the buffers; `take` leaves those out.
+            array = array.take(pa.array(np.arange(len(array))))
         ends = _ends(array)
         first, size = int(ends[0]) if len(ends) else 0, int(ends[-1] - ends[0]) if len(ends) else 0
         keys, items = array.keys.slice(first, size), array.items.slice(first, size)
         values = items.flatten() if pa.types.is_struct(items.type) else [items]
-        fields = [found for one in values if (found := _Column.of(name, one))]
+        fields = [field for value in values if (field := _Column.of(name, value))]
         return cls(ends - first, _string_column(pa, name, keys), fields)
 
     def fill(self, cursor: Array, bad: Array, name_of: Array, *target: Array) -> None:
+        """Writes the entries of all maps, at the cursor of each row."""
         places, flat_bad = np.empty(len(self.counts), I64), np.zeros(len(self.counts), np.uint8)
         kp.place_in_rows(self.ends, self.counts, cursor, places)
         after = places.copy()
-        for one in self.fields:
-            one.fill(0, after, flat_bad, name_of, *target)
+        for field in self.fields:
+            field.fill(0, after, flat_bad, name_of, *target)  # the name 0 is replaced below
         kp.name_entries(places, self.counts, self.numbers, name_of)
         if flat_bad.any():
             bad[np.searchsorted(self.ends, np.flatnonzero(flat_bad), side="right") - 1] = 1
 
 
 def _ends(array: pa.MapArray) -> Array:
-    """Where the entries of each row begin, and the last ones end."""
+    """Where the items of each row begin, and at last where those of the last row end."""
     if not len(array):
         return np.zeros(1, I64)
     return np.frombuffer(array.buffers()[1], I32)[array.offset : array.offset + len(array) + 1].astype(I64)

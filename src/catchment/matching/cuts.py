@@ -1,7 +1,7 @@
-"""Cuts: the values that constraints mention, sorted within each attribute, from which ranks are made.
+"""Cuts: the values that occur in constraints, sorted within each attribute. Ranks are made from them.
 
-See `kernels_rank.py` for what a rank is. Here the cuts of all constraints are listed, sorted, made distinct,
-and the sections of ranks laid out.
+`kernels/rank.py` says what a rank is. This module lists the cuts of all constraints, sorts them, drops equal ones and
+lays out the sections of ranks.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from catchment.matching import kernels_compile as kc
-from catchment.matching import kernels_rank as kr
-from catchment.matching.kernels_bytes import FLOAT
-from catchment.matching.kernels_tables import FLOAT_EXACT, INT_EXACT
+from catchment.matching.kernels import compile as kc
+from catchment.matching.kernels import rank as kr
+from catchment.matching.kernels.bytes import FLOAT
+from catchment.matching.kernels.tables import FLOAT_EXACT, INT_EXACT
 
 Array = np.ndarray[Any, Any]
 I32, I64 = np.int32, np.int64
@@ -21,7 +21,7 @@ _MAGNITUDE = 0x7FFF_FFFF_FFFF_FFFF
 
 
 class Listed(NamedTuple):
-    """The cuts of all constraints as they come."""
+    """The cuts of all constraints, in the order of the constraints."""
 
     reversed_of: Array
     first_cut: Array
@@ -37,16 +37,16 @@ class Listed(NamedTuple):
 
 
 class Section(NamedTuple):
-    """The distinct cuts of one section, by attribute or dimension: where each begins, which are kept, and the
-    number within its attribute of every listed cut."""
+    """The distinct cuts of a section, attribute by attribute (strings: dimension by dimension)."""
 
-    starts: Array
-    kept: Array
-    cut: Array
+    starts: Array  # by attribute: its first distinct cut
+    kept: Array  # by distinct cut: its place in the list of cuts
+    cut: Array  # by listed cut: the number of its distinct cut within the attribute
 
 
 class Cuts(NamedTuple):
-    """Everything that turns constraints and values into ranks."""
+    """What is needed to turn constraints and values into ranks. `…_cut` has, by listed cut, its number within the
+    attribute; the other arrays are those of `Tables` in `kernels/tables.py`."""
 
     sections: Array
     reversed_of: Array
@@ -99,9 +99,10 @@ def cuts_of(blob: Array, parsed: Array, attributes: int) -> Cuts:
 def _listed(blob: Array, parsed: Array, attributes: int) -> Listed:
     totals = np.zeros(8, I64)
     totals[kr.DIMENSIONS] = attributes
-    found = _empty_lists(len(parsed), attributes, totals)
-    kr.list_cuts(blob, parsed, False, totals, *found[:-1])
-    filled = _empty_lists(len(parsed), attributes, totals)._replace(reversed_of=found.reversed_of)
+    # The first call counts, and gives the reversed dimensions their numbers; the second writes.
+    counted = _empty_lists(len(parsed), attributes, totals)
+    kr.list_cuts(blob, parsed, False, totals, *counted[:-1])
+    filled = _empty_lists(len(parsed), attributes, totals)._replace(reversed_of=counted.reversed_of)
     totals[: kr.DIMENSIONS] = 0
     kr.list_cuts(blob, parsed, True, totals, *filled[:-1])
     return filled
@@ -125,14 +126,14 @@ def _empty_lists(constraints: int, attributes: int, totals: Array) -> Listed:
 
 
 def starts_of(groups: Array, count: int) -> Array:
-    """Where each group begins in a list sorted by group; one more at the end."""
-    found = np.zeros(count + 1, I64)
-    np.cumsum(np.bincount(groups, minlength=count)[:count], out=found[1:])
-    return found
+    """Where each group begins in a list sorted by group, and at last where the list ends."""
+    starts = np.zeros(count + 1, I64)
+    np.cumsum(np.bincount(groups, minlength=count)[:count], out=starts[1:])
+    return starts
 
 
 def distinct(order: Array, *columns: Array) -> tuple[Array, Array]:
-    """Whether each element of a sorted order differs from the one before, and its number among those that do."""
+    """For a sorted order: whether each element differs from the one before, and how many before it do."""
     fresh = np.zeros(len(order), bool)
     fresh[:1] = True
     for column in columns:
@@ -157,6 +158,7 @@ def _string_section(listed: Listed) -> tuple[Section, Array]:
     keys, cut, spare = np.empty(count, I64), np.empty(count, I64), np.empty(count, I64)
     kr.string_keys(places, blob, keys)
     order = np.lexsort((keys, dimension))
+    # numpy sorts by dimension and the first bytes; the kernel finishes the order by all bytes.
     differing = kr.sort_strings(order, spare, dimension, keys, places, blob, cut)
     kept = np.empty(differing, I64)
     kept[cut[order]] = order
@@ -165,7 +167,7 @@ def _string_section(listed: Listed) -> tuple[Section, Array]:
 
 
 def _layout(attributes: int, number_starts: Array, time_starts: Array, string_starts: Array) -> Array:
-    """Where the sections of each dimension begin and end; a reversed one has strings only."""
+    """Where the sections of each dimension begin and end. The dimension of reversed strings has only strings."""
     sections = np.zeros((len(string_starts) - 1, kc.SECTION_COLUMNS), I64)
     sections[:attributes, kc.TIME_BASE] = kr.BOOLEAN_RANKS + 2 * np.diff(number_starts) + 1
     sections[:attributes, kc.STRING_BASE] = sections[:attributes, kc.TIME_BASE] + 2 * np.diff(time_starts) + 1
@@ -176,10 +178,11 @@ def _layout(attributes: int, number_starts: Array, time_starts: Array, string_st
 # --- numbers ------------------------------------------------------------------------------------
 
 
-def thresholds(kind: Array, key: Array) -> tuple[Array, Array, Array, Array]:
-    """For each number: the least int and the least float (as key) at or above it, whether it is itself such
-    (bits), and whether it lies beyond all ints. By (float, int, beyond) numbers sort exactly."""
-    is_float = kind == FLOAT
+def thresholds(tag: Array, key: Array) -> tuple[Array, Array, Array, Array]:
+    """For each number: the least int at or above it, the least float at or above it (as key), the bits INT_EXACT and
+    FLOAT_EXACT if these equal it, and whether it lies above all ints. The tuples (float, int, above all ints) sort like
+    the numbers."""
+    is_float = tag == FLOAT
     whole, int_exact, beyond = _ints_at_or_above(floats_of_keys(np.where(is_float, key, 0)))
     floats, float_exact = _floats_at_or_above(np.where(is_float, 0, key))
     exact = np.where(is_float, int_exact * INT_EXACT + FLOAT_EXACT, INT_EXACT + float_exact * FLOAT_EXACT)
@@ -201,16 +204,18 @@ def _ints_at_or_above(values: Array) -> tuple[Array, Array, Array]:
 
 def _floats_at_or_above(values: Array) -> tuple[Array, Array]:
     near = values.astype(np.float64)
-    above = near >= 2.0**63  # the greatest ints round up to it
+    above = near >= 2.0**63  # the greatest ints round up to this, which no int64 holds
     back = np.where(above, 0.0, near).astype(I64)
+    # Where rounding went down, the next float is the least at or above: its key is one more.
     return keys_of_floats(near) + (~above & (back < values)), ~above & (back == values)
 
 
 def keys_of_floats(values: Array) -> Array:
+    """As `float_key` in `model/values.py`, for arrays."""
     bits = values.view(I64)
     return np.where(bits >= 0, bits, -(bits & _MAGNITUDE))
 
 
 def floats_of_keys(keys: Array) -> Array:
-    found: Array = np.where(keys >= 0, keys, (-keys) | I64(-(2**63))).view(np.float64)
-    return found
+    floats: Array = np.where(keys >= 0, keys, (-keys) | I64(-(2**63))).view(np.float64)
+    return floats

@@ -3,8 +3,8 @@
     filters ─ msgpack ─► distinct constraints ─► cuts and ranks ─► rows of tests ─► tree
                          distinct conjunctions                     (edges, groups, leaves)
 
-`ingested` makes a Source of filters, `merged` one of several; `built` makes the Tables of a Source and says how
-it numbered the filters.
+`ingested` makes a Source from filters, `merged` makes one from several. `built` makes the Tables of a Source and says
+how it numbered the filters.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from catchment.matching import kernels_compile as kc
-from catchment.matching import kernels_grams as kg
-from catchment.matching import kernels_ids as kids
-from catchment.matching import kernels_ingest as ki
-from catchment.matching import kernels_rank as kr
-from catchment.matching import kernels_tree as kt
 from catchment.matching.cuts import Cuts, cuts_of, distinct, starts_of
-from catchment.matching.kernels_tables import (
+from catchment.matching.kernels import compile as kc
+from catchment.matching.kernels import grams as kg
+from catchment.matching.kernels import ids as kids
+from catchment.matching.kernels import ingest as ki
+from catchment.matching.kernels import rank as kr
+from catchment.matching.kernels import tree as kt
+from catchment.matching.kernels.tables import (
     A_COLUMNS,
     A_NUMBERS,
     A_NUMBERS_INT_END,
@@ -32,25 +32,25 @@ from catchment.matching.kernels_tables import (
 
 Array = np.ndarray[Any, Any]
 I32, I64 = np.int32, np.int64
-# A leaf this small is verified row by row faster than it could be split.
+# To verify so few rows one by one is faster than to split their node further.
 LEAF_ROWS = 16
-# So few intervals of one dimension are compared one by one.
+# Up to so many intervals of a dimension are compared one by one.
 SCAN_EDGES = 12
-# An interval is worth a path of its own, ahead of those that are not, when this many rows share it.
+# An interval that so many rows share comes before intervals that fewer rows share in the order of tests.
 SHARED_ROWS_MIN = 8
-# The least that a constraint with its field names takes in msgpack, and a conjunction.
+# The least bytes of msgpack that a constraint with its field names takes, and a conjunction.
 _CONSTRAINT_BYTES_MIN, _CONJUNCTION_BYTES_MIN = 24, 13
 
 
 class Source(NamedTuple):
-    """Filters as lists of conjunctions, those as lists of constraints: what an index is built from."""
+    """What an index is built from: filters as lists of conjunctions, and these as lists of constraints."""
 
-    blob: Array  # the constraints, one after another
-    starts: Array
-    members: Array  # the constraints of all conjunctions
-    conjunction_starts: Array
-    conjunctions: Array  # the conjunctions of all filters
-    filter_starts: Array
+    blob: Array  # the constraints as msgpack, one after another
+    starts: Array  # where each constraint starts in `blob`
+    members: Array  # the constraints of all conjunctions, as numbers
+    conjunction_starts: Array  # where each conjunction starts in `members`
+    conjunctions: Array  # the conjunctions of all filters, as numbers
+    filter_starts: Array  # where each filter starts in `conjunctions`
 
     @property
     def size(self) -> int:
@@ -58,10 +58,10 @@ class Source(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Conjunctions compiled to tests."""
+    """Conjunctions compiled to tests, see `kernels/compile.py`."""
 
-    conjunction: Array
-    starts: Array
+    conjunction: Array  # by row: the conjunction it was made from
+    starts: Array  # by row: its first test
     tests: Array
 
     @property
@@ -70,12 +70,12 @@ class Rows(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """The distinct intervals of all rows, in the order in which groups hold them."""
+    """The distinct intervals of all rows, sorted as they are in groups, see `kernels/tree.py`."""
 
-    of_test: Array  # -1 where a test is no interval
-    table: Array  # dimension, low, high, class
-    score: Array
-    estimate: Array
+    of_test: Array  # by test: its edge, -1 where it is no interval
+    table: Array  # by edge: dimension, low, high, class
+    score: Array  # by edge: the tests of a row are ordered by this, the least first
+    estimate: Array  # by edge: about how many rows a notification that follows it meets
 
     @property
     def size(self) -> int:
@@ -83,17 +83,21 @@ class Edges(NamedTuple):
 
 
 class Tree(NamedTuple):
+    """The tree, by node, group or row, see `node_…` in `kernels/tables.py`."""
+
     low: Array
     high: Array
     row: Array
     own: Array
     group: Array
     groups: Array
-    row_order: Array
-    row_depth: Array
+    row_order: Array  # the rows in the order of the tree
+    row_depth: Array  # by row in that order: how many of its tests the path to it has settled
 
 
 class Grams(NamedTuple):
+    """The grams of the patterns, see `gram_…` and `literal_…` in `kernels/tables.py`."""
+
     slots: Array
     hashes: Array
     starts: Array
@@ -104,7 +108,7 @@ class Grams(NamedTuple):
 
 
 def slots_for(count: int) -> Array:
-    """An empty hash table for so many."""
+    """An empty hash table for so many entries."""
     return np.full(1 << max(3, (2 * count).bit_length()), -1, I32)
 
 
@@ -112,7 +116,7 @@ def slots_for(count: int) -> Array:
 
 
 def ingested(buffer: Array, filters: int) -> Source:
-    """Filters from a msgpack array of them."""
+    """The source of the filters in a msgpack array."""
     most = len(buffer) // _CONSTRAINT_BYTES_MIN + 1
     blob, starts = np.empty(len(buffer) + 1, np.uint8), np.zeros(most + 1, I64)
     members, hashes = np.empty(most, I32), np.empty(most, I32)
@@ -131,7 +135,7 @@ def ingested(buffer: Array, filters: int) -> Source:
 
 
 def chosen(source: Source, numbers: Array) -> Source:
-    """Some filters of a source, in the given order; conjunctions and constraints nobody uses go."""
+    """Some filters of a source, in the given order, without the conjunctions and constraints that only others use."""
     sizes = np.diff(source.filter_starts)[numbers]
     filter_starts, conjunctions = np.zeros(len(numbers) + 1, I64), np.empty(int(sizes.sum()), I32)
     kids.gather_lists(source.conjunctions, source.filter_starts, numbers, conjunctions, filter_starts)
@@ -147,7 +151,7 @@ def chosen(source: Source, numbers: Array) -> Source:
 
 
 def _renumbered(values: Array, count: int) -> tuple[Array, Array]:
-    """Which numbers below `count` are used, and the values as places among those."""
+    """Which numbers below `count` occur among the values, and each value as its place among those."""
     is_used = np.zeros(count, bool)
     is_used[values] = True
     return np.flatnonzero(is_used), (np.cumsum(is_used) - 1)[values].astype(I32)
@@ -159,7 +163,7 @@ def merged(sources: list[Source]) -> Source:
     blob = np.empty(sum(len(source.blob) for source in sources) + 1, np.uint8)
     starts, hashes, slots, state = np.zeros(most + 1, I64), np.empty(most, I32), slots_for(most), np.zeros(8, I64)
     members, conjunctions, ends, filter_ends = [], [], [np.zeros(1, I64)], [np.zeros(1, I64)]
-    lists, listed, filtered = 0, 0, 0
+    lists, listed, filtered = 0, 0, 0  # conjunctions, members, and conjunctions of filters so far
     for source in sources:
         number_of = np.empty(len(source.starts) - 1, I32)
         ki.absorb(source.blob, source.starts, blob, starts, hashes, slots, state, number_of)
@@ -201,7 +205,7 @@ def deduplicated(source: Source) -> Source:
 
 
 def built(source: Source) -> tuple[Tables, Array]:
-    """The tables of a deduplicated source, and its filters in the order in which they are numbered."""
+    """The tables of a deduplicated source, and its filters in the order of their new numbers."""
     constraints = len(source.starts) - 1
     names, parsed = np.empty((constraints, 2), I64), np.zeros((constraints, ki.C_COLUMNS), I64)
     attributes = ki.parse_constraints(source.blob, source.starts, slots_for(constraints), names, parsed)
@@ -212,7 +216,7 @@ def built(source: Source) -> tuple[Tables, Array]:
     set_starts, set_pool = _sets(source.blob, parsed, cuts)
     rows = _rows(source, parsed, cuts, set_starts, set_pool)
     edges = _edges(rows.tests, cuts.sections)
-    kind = rows.tests[:, 0] & kc.KIND_MASK
+    kind = rows.tests[:, 0] & kc.TEST_KIND_MASK
     pattern_rows = _pattern_rows(source.blob, parsed, rows.tests, kind)
     kt.order_tests(rows.starts, rows.tests, edges.of_test, edges.score, edges.estimate, pattern_rows, edges.size)
     tree = _tree(rows, edges, LEAF_ROWS, SCAN_EDGES)
@@ -264,18 +268,19 @@ _PATTERN_KINDS = (kc.T_SUBSTRING, kc.T_GLOB, kc.T_NOT_SUBSTRING, kc.T_NOT_GLOB)
 
 def _attribute_table(names: Array, cuts: Cuts, grams: Grams) -> Array:
     count = len(names)
-    found = np.zeros((count + 1, A_COLUMNS), I64)
-    found[:count, :2] = names
-    found[:, A_NUMBERS] = cuts.number_starts
-    found[:count, A_NUMBERS_INT_END] = cuts.number_int_ends
-    found[:, A_TIMES] = cuts.time_starts
-    found[:, A_REVERSED] = cuts.reversed_of
-    np.bitwise_or.at(found[:, A_PATTERNS], grams.literal_places[:, 2], np.left_shift(1, grams.sizes))
-    return found
+    table = np.zeros((count + 1, A_COLUMNS), I64)
+    table[:count, :2] = names
+    table[:, A_NUMBERS] = cuts.number_starts
+    table[:count, A_NUMBERS_INT_END] = cuts.number_int_ends
+    table[:, A_TIMES] = cuts.time_starts
+    table[:, A_REVERSED] = cuts.reversed_of
+    # Bit n is set if a pattern of the attribute has a gram of n bytes.
+    np.bitwise_or.at(table[:, A_PATTERNS], grams.literal_places[:, 2], np.left_shift(1, grams.sizes))
+    return table
 
 
 def _sets(blob: Array, parsed: Array, cuts: Cuts) -> tuple[Array, Array]:
-    """The ranks of every `in`."""
+    """The ranks of every `in`: where those of each constraint start, and the ranks."""
     starts = np.zeros(len(parsed) + 1, I64)
     pool = np.empty(int(parsed[parsed[:, ki.C_OPERATOR] == ki.IN, ki.C_COUNT].sum()), I32)
     if len(pool):
@@ -287,21 +292,22 @@ def _sets(blob: Array, parsed: Array, cuts: Cuts) -> tuple[Array, Array]:
 def _rows(source: Source, parsed: Array, cuts: Cuts, set_starts: Array, set_pool: Array) -> Rows:
     most = int(np.diff(source.conjunction_starts).max(initial=0))
     dimensions = len(cuts.sections)
-    room = (
+    scratch = (
         np.full(dimensions, -1, I64),
         np.full(dimensions, -1, I64),
         np.empty(2 * most + 1, I64),
         np.empty((3 * most + 1, 3), I64),
     )
     given = (source.members, source.conjunction_starts, source.blob, parsed, cuts.first_cut, cuts.sections)
-    fixed = (*given, cuts.reversed_of, cuts.number_cut, cuts.time_cut, cuts.string_cut, set_starts, set_pool, *room)
+    fixed = (*given, cuts.reversed_of, cuts.number_cut, cuts.time_cut, cuts.string_cut, set_starts, set_pool, *scratch)
     used = np.zeros(2, I64)
+    # The first call counts rows and tests, the second writes them.
     kc.compile_rows(*fixed, False, np.empty(0, I32), np.empty(0, I64), np.empty((0, 3), I32), used)
     rows, tests = int(used[kc.ROWS]), int(used[kc.TESTS])
-    found = Rows(np.empty(rows, I32), np.zeros(rows + 1, I64), np.empty((tests, 3), I32))
+    compiled = Rows(np.empty(rows, I32), np.zeros(rows + 1, I64), np.empty((tests, 3), I32))
     used[:] = 0
-    kc.compile_rows(*fixed, True, *found, used)
-    return found
+    kc.compile_rows(*fixed, True, *compiled, used)
+    return compiled
 
 
 # --- edges --------------------------------------------------------------------------------------
@@ -311,43 +317,45 @@ def _edges(tests: Array, sections: Array) -> Edges:
     of_test, intervals = np.empty(len(tests), I64), np.empty((len(tests), 3), I32)
     count = kt.intern_intervals(tests, slots_for(len(tests)), intervals, of_test)
     intervals = intervals[:count].astype(I64)
-    found = _classes(intervals, sections)
-    is_upto = (found >= kt.UPTO_FIRST) & (found < kt.RANGE)
+    classes = _classes(intervals, sections)
+    # Sorted by dimension, then class, then the end that differs within the class: high for UPTO, low for the others.
+    is_upto = (classes >= kt.UPTO_FIRST) & (classes < kt.RANGE)
     primary = np.where(is_upto, intervals[:, 2], intervals[:, 1])
-    order = np.lexsort((intervals[:, 2], primary, found, intervals[:, 0]))
-    place = np.full(count + 1, -1, I64)  # the last one stands for "no interval", number -1
+    order = np.lexsort((intervals[:, 2], primary, classes, intervals[:, 0]))
+    place = np.full(count + 1, -1, I64)  # the last entry is for tests that are no interval, number -1
     place[order] = np.arange(count)
     of_test = place[of_test]
-    table = np.column_stack((intervals[:, 0] >> kc.KIND_BITS, intervals[:, 1], intervals[:, 2], found))[order]
+    table = np.column_stack((intervals[:, 0] >> kc.TEST_KIND_BITS, intervals[:, 1], intervals[:, 2], classes))[order]
     estimate = _estimates(of_test, table, sections)
     shared = np.bincount(of_test[of_test >= 0], minlength=count) >= SHARED_ROWS_MIN
     is_late = (table[:, 3] != kt.POINT) & ~shared
     bucket = np.log2(estimate + 1).astype(I64)
+    # Shared intervals and points come first, then the rarer ones; the last bits make scores distinct.
     score = (is_late.astype(I64) << 56) | (bucket << 48) | np.arange(count)
     return Edges(of_test, table, score, estimate.astype(I64))
 
 
 def _classes(intervals: Array, sections: Array) -> Array:
-    """The class of each interval: a point; from a low to the end of a section; from its beginning up to a high;
-    or a range by its width. See `kernels_tree.py`."""
+    """The class of each interval, see `kernels/tree.py`: a point; from some rank to the end of a section; from the
+    beginning of a section up to some rank; or a range, by its width."""
     low, high = intervals[:, 1], intervals[:, 2]
-    mine = sections[intervals[:, 0] >> kc.KIND_BITS]
+    mine = sections[intervals[:, 0] >> kc.TEST_KIND_BITS]
     is_reversed = mine[:, kc.STRING_BASE] == 0
     times, strings = mine[:, kc.TIME_BASE], mine[:, kc.STRING_BASE]
     first = (np.where(is_reversed, -1, kr.BOOLEAN_RANKS), np.where(is_reversed, -1, times), strings)
     last = (np.where(is_reversed, -1, times - 1), np.where(is_reversed, -1, strings - 1), mine[:, kc.RANK_LAST])
-    found = kt.RANGE + np.log2(high - low + 1.0).astype(I64)
+    classes = kt.RANGE + np.log2(high - low + 1.0).astype(I64)
     for section in range(3):
-        found[low == first[section]] = kt.UPTO_FIRST + section
+        classes[low == first[section]] = kt.UPTO_FIRST + section
     for section in range(3):
-        found[high == last[section]] = kt.FROM_FIRST + section
-    found[low == high] = kt.POINT
-    return found
+        classes[high == last[section]] = kt.FROM_FIRST + section
+    classes[low == high] = kt.POINT
+    return classes
 
 
 def _estimates(of_test: Array, table: Array, sections: Array) -> Array:
-    """How many rows a notification may meet that satisfies an interval: notifications are taken to be like
-    subscriptions, which is where both come from the same people."""
+    """By edge, about how many rows a notification meets that follows it. Notifications are assumed to be like
+    subscriptions: often the same people are interested in what they publish."""
     popular = np.bincount(of_test[of_test >= 0], minlength=len(table))
     in_dimension = np.bincount(table[:, 0], weights=popular, minlength=len(sections))
     share = (table[:, 2] - table[:, 1] + 1) / (sections[table[:, 0], kc.RANK_LAST] + 1)
@@ -355,35 +363,37 @@ def _estimates(of_test: Array, table: Array, sections: Array) -> Array:
 
 
 def _pattern_rows(blob: Array, parsed: Array, tests: Array, kind: Array) -> Array:
-    """By constraint, in how many rows it is a pattern with a literal to look for."""
+    """By constraint, in how many rows it is a pattern with a literal piece; 0 for other constraints."""
     is_pattern = (kind == kc.T_SUBSTRING) | (kind == kc.T_GLOB)
-    found = np.bincount(tests[is_pattern, 1], minlength=len(parsed))
-    patterns = np.flatnonzero(found)
+    counts = np.bincount(tests[is_pattern, 1], minlength=len(parsed))
+    patterns = np.flatnonzero(counts)
     if len(patterns):
         has_literal = np.empty(len(patterns), I64)
         kg.has_literal(blob, parsed, patterns, has_literal)
-        found[patterns[has_literal == 0]] = 0
-    return found
+        counts[patterns[has_literal == 0]] = 0
+    return counts
 
 
 # --- tree ---------------------------------------------------------------------------------------
 
 
 def _tree(rows: Rows, edges: Edges, leaf_rows: int, scan_edges: int) -> Tree:
+    """Builds the tree level by level: the rows of the nodes that are too large for a leaf are sorted by their next
+    edge, and those with the same edge become a child."""
     depth_max = int(np.diff(rows.starts).max(initial=0))
-    room = rows.size + (depth_max + 1) * (rows.size // (leaf_rows + 1) + 1) + 2
-    low, high, row, own, end, group = (np.zeros(room, I32) for _ in range(6))
-    groups, row_order = np.zeros((room, kt.G_COLUMNS), I32), np.arange(rows.size)
-    row_depth, room_rows, keys = np.zeros(rows.size, I32), np.empty(rows.size, I64), np.empty(rows.size, I64)
+    nodes_max = rows.size + (depth_max + 1) * (rows.size // (leaf_rows + 1) + 1) + 2
+    low, high, row, own, end, group = (np.zeros(nodes_max, I32) for _ in range(6))
+    groups, row_order = np.zeros((nodes_max, kt.G_COLUMNS), I32), np.arange(rows.size)
+    row_depth, level_rows, keys = np.zeros(rows.size, I32), np.empty(rows.size, I64), np.empty(rows.size, I64)
     end[0] = rows.size
     used = np.array([1, 0], I64)
     first, last, depth = 0, 1, 0
     while first < last:
         count = kt.gather_level(
-            first, last, row, end, leaf_rows, row_order, rows.starts, edges.of_test, depth, room_rows, keys
+            first, last, row, end, leaf_rows, row_order, rows.starts, edges.of_test, depth, level_rows, keys
         )
         by_key = np.argsort(keys[:count], kind="stable")
-        kt.scatter_level(first, last, row, end, leaf_rows, room_rows[:count][by_key], row_order)
+        kt.scatter_level(first, last, row, end, leaf_rows, level_rows[:count][by_key], row_order)
         level = (first, last, leaf_rows, scan_edges, depth, keys[:count][by_key], edges.table, edges.size)
         kt.split_level(*level, low, high, row, own, end, group, groups, row_depth, used)
         first, last, depth = last, int(used[kt.NODES]), depth + 1
@@ -395,7 +405,7 @@ def _tree(rows: Rows, edges: Edges, leaf_rows: int, scan_edges: int) -> Tree:
 
 
 def _remaining_tests(rows: Rows, edges: Edges, tree: Tree) -> tuple[Array, Array]:
-    """What is left to verify of each row, in the tree's order."""
+    """The tests of each row that are left to verify, in the order of the tree."""
     starts = np.zeros(rows.size + 1, I32)
     fixed = (tree.row_order, tree.row_depth, rows.starts, rows.tests, edges.of_test, edges.size)
     tests = np.empty((kt.write_rows(*fixed, False, starts, rows.tests[:0]), 3), I32)
@@ -431,7 +441,9 @@ def _grams(blob: Array, parsed: Array, tree: Tree) -> Grams:
 
 
 def _numbering(source: Source, rows: Rows, row_order: Array) -> tuple[Array, Array, Array, Array]:
-    """Filters of one row in the order of rows, then the others, which rows share; and what each row has."""
+    """Numbers the filters: first those with a single row, in the order of rows, then the others, which are shared by
+    rows. Returns the filters by number; by row, where the numbers of its own filters start; by row, where its shared
+    filters start; and the numbers of the shared filters."""
     conjunctions = len(source.conjunction_starts) - 1
     place = np.empty(rows.size, I64)
     place[row_order] = np.arange(rows.size)
@@ -450,7 +462,7 @@ def _numbering(source: Source, rows: Rows, row_order: Array) -> tuple[Array, Arr
 
 
 def _shared(source: Source, rows: Rows, place: Array, others: Array, base: int) -> tuple[Array, Array]:
-    """By row, the numbers of the filters that have several rows."""
+    """The numbers of the filters that have several rows: where those of each row start, and the numbers."""
     if not len(others):
         return np.zeros(0, I32), np.zeros(0, I32)
     number, conjunction = _expanded(np.arange(base, base + len(others)), source.filter_starts, others)
@@ -463,7 +475,7 @@ def _shared(source: Source, rows: Rows, place: Array, others: Array, base: int) 
 
 
 def _expanded(labels: Array, starts: Array, chosen_lists: Array) -> tuple[Array, Array]:
-    """Every place within the chosen lists, with the label of its list."""
+    """All places within the chosen lists, each with the label of its list."""
     sizes = np.diff(starts)[chosen_lists]
     offset = np.repeat(starts[:-1][chosen_lists] - (np.cumsum(sizes) - sizes), sizes)
     return np.repeat(labels, sizes), offset + np.arange(len(offset))

@@ -1,4 +1,4 @@
-"""What a batch matched: offsets and numbers, and the ids they stand for when asked."""
+"""The matches of a batch: offsets and numbers, and, when asked for, the ids that the numbers stand for."""
 
 from __future__ import annotations
 
@@ -15,18 +15,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Array = np.ndarray[Any, Any]
-# Notifications whose ids are made together: a look at one costs ten times as much as a place among many.
+# The ids of so many notifications are looked up together. A lookup for a single notification takes ten times as long as
+# its share of a common one.
 _ROWS_AT_ONCE: Final = 1_024
-# Where more match on average, kernels sort them faster, one notification at a time.
+# If more subscriptions match on average, it is faster to let a kernel sort the ids of each notification.
 _MATCHES_FEW: Final = 48
 
 
 class Matches(Sequence[list[Id]]):
-    """Compressed rows: the matches of notification i are `ids[offsets[i]:offsets[i + 1]]`.
+    """The matches of all notifications of a batch in compressed rows: those of notification i are
+    `ids[offsets[i]:offsets[i + 1]]`.
 
-    `ids` holds numbers that mean something only within this result; `user_ids` the ids they stand for, and
-    `matches[i]` those of one notification, sorted.
+    `ids` holds numbers that have a meaning only within this result. `user_ids` holds the ids they stand for, and
+    `matches[i]` is the sorted list of the ids of notification i.
     """
+
+    offsets: Array
+    ids: Array
 
     def __init__(self, offsets: Array, ids: Array, tables: Sequence[Ids]) -> None:
         self.offsets, self.ids, self._tables = offsets, ids, tables
@@ -55,12 +60,12 @@ class Matches(Sequence[list[Id]]):
         ends = self.offsets[first : first + _ROWS_AT_ONCE + 1]
         objects = self._objects(self.ids[ends[0] : ends[-1]]).tolist()
         for start, end in pairwise((ends - ends[0]).tolist()):
-            found = objects[start:end]
-            yield found if end - start < 2 else sorted_ids(found)
+            ids = objects[start:end]
+            yield ids if end - start < 2 else sorted_ids(ids)
 
     @property
     def counts(self) -> Array:
-        """How many matched each notification."""
+        """How many subscriptions match each notification."""
         return np.diff(self.offsets)
 
     @property
@@ -69,15 +74,15 @@ class Matches(Sequence[list[Id]]):
         return self._objects(self.ids)
 
     def _objects(self, numbers: Array) -> Array:
-        if len(self._tables) == 1:  # nearly always, and a batch may be of a few notifications only
+        if len(self._tables) == 1:  # nearly always; this is quick for batches of a few notifications too
             return self._tables[0].objects(numbers)
-        found: Array = np.empty(len(numbers), object)
+        ids: Array = np.empty(len(numbers), object)
         segment = np.searchsorted(self._bases, numbers, side="right") - 1
         for i, table in enumerate(self._tables):
             mine = segment == i
             if mine.any():
-                found[mine] = table.objects(numbers[mine] - self._bases[i])
-        return found
+                ids[mine] = table.objects(numbers[mine] - self._bases[i])
+        return ids
 
     @property
     def tables(self) -> Sequence[Ids]:
@@ -85,30 +90,31 @@ class Matches(Sequence[list[Id]]):
         return self._tables
 
     def to_arrow(self, sorted: bool = False) -> pa.ListArray:
-        """A list of ids for each notification, in no order unless it is asked for."""
+        """A list of ids for each notification; sorted only if asked for."""
         import pyarrow as pa
 
-        from catchment.matching.lists import LIST_BYTES_MAX, words_of
+        from catchment.matching.lists import LIST_BYTES_MAX, id_texts_of
 
-        words = words_of(self._tables)
-        if words is None:  # some are ints
+        texts = id_texts_of(self._tables)
+        if texts is None:  # some ids are ints
             return pa.array(list(self))
-        ids = words.lists([self], sorted)
+        ids = texts.lists([self], sorted)
         if ids is None:
             raise LimitError("LIST_BYTES_MAX", LIST_BYTES_MAX, "more", "match fewer notifications at once")
         return ids
 
 
 def joined(parts: Sequence[tuple[Array, Array]], bases: Sequence[int]) -> tuple[Array, Array]:
-    """The results of several segments as one: notification by notification, numbers raised by their bases."""
+    """Joins the results of several segments, notification by notification. The base of a segment is added to its
+    numbers."""
     if len(parts) == 1 and not bases[0]:
         return parts[0]
     offsets = np.sum([offsets for offsets, _ in parts], axis=0)
     numbers = np.empty(int(offsets[-1]), np.int32)
-    before = np.zeros(len(offsets) - 1, np.int64)
-    for (starts, found), base in zip(parts, bases, strict=True):
+    before = np.zeros(len(offsets) - 1, np.int64)  # by notification: how many numbers are written already
+    for (starts, own), base in zip(parts, bases, strict=True):
         sizes = np.diff(starts)
         shift = np.repeat(offsets[:-1] + before - starts[:-1], sizes)
-        numbers[np.arange(len(found)) + shift] = found + np.int32(base)
+        numbers[np.arange(len(own)) + shift] = own + np.int32(base)
         before += sizes
     return offsets, numbers

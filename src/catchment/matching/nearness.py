@@ -1,7 +1,7 @@
-"""Near misses: which subscriptions of a segment are one clause short of matching.
+"""Near misses: the subscriptions of a segment that fail to match by exactly one clause.
 
 Every distinct constraint is matched as a filter of its own, by an index of constraints that is built on first
-use; then the failing ones of each conjunction are counted.
+use. Then the failing constraints of each conjunction are counted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from catchment.matching.ids import Id, Ids
 from catchment.matching.index import Source
-from catchment.matching.kernels_tables import Entries
+from catchment.matching.kernels.tables import Entries
 from catchment.matching.segment import Segment
 
 Array = np.ndarray[Any, Any]
@@ -20,7 +20,7 @@ I32, I64 = np.int32, np.int64
 
 
 def near_misses(segment: Segment, entries: Entries, version: int, limit: int) -> list[Id]:
-    """The first ids, in sorted order, of those whose best alternative has exactly one failing constraint."""
+    """The first ids, in sorted order, of subscriptions whose best alternative has exactly one failing constraint."""
     source = segment.source
     failing = np.ones(len(source.starts) - 1, I64)
     failing[_satisfied(segment, entries)] = 0
@@ -52,7 +52,8 @@ def _constraint_index(segment: Segment) -> Segment:
 
 
 def _sums(values: Array, starts: Array) -> Array:
+    """The sum of each list of values; list i goes from `starts[i]` to `starts[i + 1]`."""
     total = np.zeros(len(values) + 1, I64)
     np.cumsum(values, out=total[1:])
-    found: Array = total[starts[1:]] - total[starts[:-1]]
-    return found
+    sums: Array = total[starts[1:]] - total[starts[:-1]]
+    return sums

@@ -1,7 +1,7 @@
-"""A segment: some subscriptions with an index that never changes. A matcher holds a few, the newest last.
+"""A segment: some subscriptions with an index that never changes. A matcher has a few, the newest last.
 
-Removal marks a subscription with the version of the matcher that removed it; a reader of an older version still
-sees it. Segments are merged as they gather, and what died is left out then.
+A removal marks the subscription with the version of the matcher that removed it; a reader of an older version still
+sees it. When segments are merged, removed subscriptions are left out.
 """
 
 from __future__ import annotations
@@ -16,102 +16,114 @@ import numpy as np
 
 from catchment.errors import BadFilterError, shown
 from catchment.matching import index
-from catchment.matching import kernels_ids as kids
-from catchment.matching import kernels_match as km
-from catchment.matching import kernels_one as ko
 from catchment.matching.encode import checked_size, packed, refusal
 from catchment.matching.ids import Id, Ids
 from catchment.matching.index import Source
-from catchment.matching.kernels_tables import A_NAME, CONTROL_PLACES, Entries, Living, Scratch, Tables
-from catchment.matching.rooms import Packed, PackedLiving, Room, taken
+from catchment.matching.kernels import ids as kids
+from catchment.matching.kernels import match as km
+from catchment.matching.kernels import single
+from catchment.matching.kernels.tables import A_NAME, CONTROL_PLACES, Entries, Scratch, SubscriptionColumns, Tables
+from catchment.matching.workspace import ArrayHandles, ColumnHandles, Workspace, taken
 from catchment.model.cesql import Cesql
+from catchment.model.conjunction import Conjunction
 from catchment.model.constraint import Constraint, Kind
-from catchment.model.filter import Conjunction, Filter
+from catchment.model.filter import Filter
 from catchment.model.values import Value
 
 Array = np.ndarray[Any, Any]
 I32, I64 = np.int32, np.int64
-Matched = Filter | Conjunction | Cesql
-# Of one notification: what a residue of CESQL is evaluated over.
+AnyFilter = Filter | Conjunction | Cesql
+# Gives the attributes of a notification of the batch: CESQL expressions are evaluated over them.
 Attributes = Callable[[int], Mapping[str, Value]]
 
 ALIVE: Final = 2**63 - 1
-# Filters taken in at once: bounds the memory that their msgpack takes while an index is built.
+# So many filters are taken in at once: this bounds the memory of their msgpack while an index is built.
 INGESTED_FILTERS_MAX: Final = 131_072
 _OUTPUT_MIN: Final = 1_024
+# What a walk is for.
 _NUMBERS, _IDS, _GROUPS = 0, 1, 2
 _NONE8: Final = np.zeros(0, np.uint8)
 _NONE32: Final = np.zeros(0, I32)
 _NONE64: Final = np.zeros(0, I64)
 _match_batch: Callable[..., int] = km.match_batch
-_match_one: Callable[..., int] = ko.match_one
+_match_single: Callable[..., int] = single.match_single
 
 
 class Segment:
-    """Subscriptions by number, in the order of the index's rows."""
+    """Subscriptions by number, in the order of the rows of the index.
 
-    def __init__(self, tables: Tables, source: Source, ids: Ids, group_of: Array, residues: dict[int, Cesql]) -> None:
+    `expressions` has the CESQL expression of each subscription that was given as one. The index holds the filter that
+    it implies; the expression is evaluated on what that filter lets through.
+    """
+
+    def __init__(
+        self, tables: Tables, source: Source, ids: Ids, group_of: Array, expressions: dict[int, Cesql]
+    ) -> None:
         self.tables, self.source, self.ids = tables, source, ids
-        self.group_of, self.residues = group_of, residues
-        self.died, self.dead = _NONE64, 0
+        self.group_of, self.expressions = group_of, expressions
+        self.died, self.dead = _NONE64, 0  # by number, the version that removed it or ALIVE; and how many are removed
         self.constraint_index: Segment | None = None
-        self._rooms: list[Room] = []
-        self._tables = Packed(tables)
-        self._living: list[PackedLiving | None] = [None, None, None]  # for numbers, ids, groups
+        self._workspaces: list[Workspace] = []  # those that no reader uses
+        self._tables = ArrayHandles(tables)
+        self._columns: list[ColumnHandles | None] = [None, None, None]  # for numbers, ids, groups
         self._matches_expected = 4.0
 
     # --- making ---
 
     @classmethod
-    def of(cls, ids: Sequence[Id], filters: Sequence[Matched], groups: Array) -> Segment:
+    def of(cls, ids: Sequence[Id], filters: Sequence[AnyFilter], groups: Array) -> Segment:
         parts = [
             _ingested(filters[first : first + INGESTED_FILTERS_MAX])
             for first in range(0, max(1, len(filters)), INGESTED_FILTERS_MAX)
         ]
         source = parts[0] if len(parts) == 1 else index.merged(parts)
-        residues = {i: one for i, one in enumerate(filters) if isinstance(one, Cesql)}
-        return cls.built(source, Ids.of(ids), groups, residues)
+        expressions = {i: filter for i, filter in enumerate(filters) if isinstance(filter, Cesql)}
+        return cls.built(source, Ids.of(ids), groups, expressions)
 
     @classmethod
     def merged(cls, segments: Sequence[Segment]) -> Segment:
-        """The living of several segments."""
+        """The subscriptions of several segments that are not removed."""
         return cls.merged_of(segments, [segment.living for segment in segments])
 
     @classmethod
     def merged_of(cls, segments: Sequence[Segment], living: Sequence[Array]) -> Segment:
-        """Those of several segments that were living when somebody looked."""
+        """The given subscriptions of several segments: those that were alive when the merge began."""
         sources = [
             segment.source if len(numbers) == segment.count else index.chosen(segment.source, numbers)
             for segment, numbers in zip(segments, living, strict=True)
         ]
         ids = Ids.gathered([(segment.ids, numbers) for segment, numbers in zip(segments, living, strict=True)])
         groups = np.concatenate([segment.groups[numbers] for segment, numbers in zip(segments, living, strict=True)])
-        residues: dict[int, Cesql] = {}
+        expressions: dict[int, Cesql] = {}
         base = 0
         for segment, numbers in zip(segments, living, strict=True):
-            if segment.residues:
+            if segment.expressions:
                 place = {number: i for i, number in enumerate(numbers.tolist())}
-                residues |= {base + place[n]: one for n, one in segment.residues.items() if n in place}
+                for number, expression in segment.expressions.items():
+                    if number in place:
+                        expressions[base + place[number]] = expression
             base += len(numbers)
-        found = cls.built(index.merged(sources) if len(sources) > 1 else sources[0], ids, groups, residues)
+        merged = cls.built(index.merged(sources) if len(sources) > 1 else sources[0], ids, groups, expressions)
         if any(segment.ids.has_places for segment in segments):
-            found.ids.places  # noqa: B018 -- made here, not while a reader waits
-        return found
+            merged.ids.places  # noqa: B018 -- made here, not while a reader waits
+        return merged
 
     @classmethod
-    def built(cls, source: Source, ids: Ids, groups: Array, residues: dict[int, Cesql]) -> Segment:
+    def built(cls, source: Source, ids: Ids, groups: Array, expressions: dict[int, Cesql]) -> Segment:
+        """Builds the index of a source. `ids`, `groups` and `expressions` are in the order of its filters; the index
+        numbers the filters anew."""
         source = index.deduplicated(source)
         tables, numbered = index.built(source)
         starts, conjunctions = np.zeros(source.size + 1, I64), np.empty(len(source.conjunctions), I32)
         kids.gather_lists(source.conjunctions, source.filter_starts, numbered, conjunctions, starts)
         source = source._replace(conjunctions=conjunctions, filter_starts=starts)
-        if residues:
+        if expressions:
             number_of = np.argsort(numbered)
-            residues = {int(number_of[place]): one for place, one in residues.items()}
+            expressions = {int(number_of[place]): expression for place, expression in expressions.items()}
         group_of = groups[numbered].astype(I32) if (groups >= 0).any() else _NONE32
-        return cls(tables, source, Ids.gathered([(ids, numbered)]), group_of, residues)
+        return cls(tables, source, Ids.gathered([(ids, numbered)]), group_of, expressions)
 
-    # --- who is there ---
+    # --- subscriptions ---
 
     @property
     def count(self) -> int:
@@ -119,12 +131,12 @@ class Segment:
 
     @property
     def groups(self) -> Array:
-        """By number, its group, or -1."""
+        """By number, the group of the subscription, or -1."""
         return self.group_of if len(self.group_of) else np.full(self.count, -1, I32)
 
     @property
     def living(self) -> Array:
-        """The numbers of those not removed."""
+        """The numbers of the subscriptions that are not removed."""
         return np.flatnonzero(self.died == ALIVE) if len(self.died) else np.arange(self.count)
 
     def find(self, wanted: bytes) -> int:
@@ -165,51 +177,63 @@ class Segment:
     def conjunctions_of(self, number: int) -> list[Conjunction]:
         """The alternatives of a subscription's filter."""
         starts = self.source.filter_starts
-        return [self.conjunction(one) for one in self.source.conjunctions[starts[number] : starts[number + 1]]]
+        return list(map(self.conjunction, self.source.conjunctions[starts[number] : starts[number + 1]]))
 
     # --- matching ---
 
     def match(self, entries: Entries, version: int, attributes: Attributes) -> tuple[Array, Array]:
-        """Offsets and numbers of those that match each notification; `attributes` gives a notification to CESQL."""
+        """For each notification the numbers of the subscriptions that match, as offsets and numbers."""
         offsets, numbers = self._walk(entries, version, 0)
-        return self._without_residues(offsets, numbers, attributes) if self.residues else (offsets, numbers)
+        if not self.expressions:
+            return offsets, numbers
+        return self._without_failing_expressions(offsets, numbers, attributes)
 
-    def match_one(self, packed: bytes, row: Mapping[str, Value], version: int) -> list[Id]:
-        """The ids of those that match the one notification, sorted; `packed` is its row as msgpack."""
-        try:  # as `taken` does, and the handles as `_living_for`: here a call costs a twentieth of it all
-            room = self._rooms.pop()
+    def match_single(self, packed: bytes, row: Mapping[str, Value], version: int) -> list[Id]:
+        """The ids of the subscriptions that match a notification, sorted; `packed` is the row as msgpack."""
+        # This does itself what `taken` and `_columns_for` do: a call takes a twentieth of the whole time.
+        try:
+            workspace = self._workspaces.pop()
         except IndexError:
-            room = self._room()
-        living = self._living[_IDS]
-        if living is None or living.died is not self.died:
-            living = self._living_for(_IDS)
-        count = _match_one(self._tables.handles, living.handles, room.handles, packed, version)
-        if count >= 0 and not self.residues:
-            found: list[Id] = self.ids.ready[room.sorted[:count]].tolist()
+            workspace = self._workspace()
+        columns = self._columns[_IDS]
+        if columns is None or columns.died is not self.died:
+            columns = self._columns_for(_IDS)
+        count = _match_single(self._tables.handles, columns.handles, workspace.handles, packed, version)
+        if count >= 0 and not self.expressions:
+            ids: list[Id] = self.ids.ready[workspace.sorted[:count]].tolist()
         else:
-            found = self._match_one_slowly(count, living, room, packed, row, version)
-        self._rooms.append(room)
-        return found
+            ids = self._match_single_slowly(count, columns, workspace, packed, row, version)
+        self._workspaces.append(workspace)
+        return ids
 
-    def _match_one_slowly(
-        self, count: int, living: Packed, room: Room, packed: bytes, row: Mapping[str, Value], version: int
+    def _match_single_slowly(
+        self,
+        count: int,
+        columns: ArrayHandles,
+        workspace: Workspace,
+        packed: bytes,
+        row: Mapping[str, Value],
+        version: int,
     ) -> list[Id]:
-        """Where it did not fit, an id was never listed before, or an expression is to be evaluated."""
-        while count == ko.NO_ROOM:
-            room.grow(checked_size(row), len(packed))
-            count = _match_one(self._tables.handles, living.handles, room.handles, packed, version)
-        if count == ko.REFUSED:
+        """For the cases that the kernel leaves: an array was too short, an id was never listed before, or an expression
+        must be evaluated."""
+        while count == single.NO_ROOM:
+            workspace.grow(checked_size(row), len(packed))
+            count = _match_single(self._tables.handles, columns.handles, workspace.handles, packed, version)
+        if count == single.REFUSED:
             raise refusal(row, 0)
-        numbers = room.one.out[: room.one.offsets[1]].copy()
-        if self.residues:
-            _, numbers = self._without_residues(room.one.offsets, numbers, lambda _: row)
+        offsets = workspace.single.offsets
+        numbers = workspace.single.out[: offsets[1]].copy()
+        if self.expressions:
+            _, numbers = self._without_failing_expressions(offsets, numbers, lambda _: row)
         return self.ids.sorted(numbers)
 
     def match_groups(self, entries: Entries, version: int, attributes: Attributes) -> tuple[Array, Array]:
-        """Offsets and groups that have a match; stops at each notification when all are found."""
+        """For each notification the groups that have a match, as offsets and groups. The walk for a notification ends
+        when all groups have matched."""
         if not len(self.group_of):
             return np.zeros(len(entries.starts), I64), _NONE32
-        if not self.residues and self._has_groups_only:
+        if not self.expressions and self._has_groups_only:
             return self._walk(entries, version, int(self._groups_present))
         offsets, numbers = self.match(entries, version, attributes)
         row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
@@ -218,8 +242,7 @@ class Segment:
 
     @cached_property
     def names_envelope(self) -> bool:
-        """Whether a filter names a field of the envelope: else a notification's attributes are all that it is
-        matched by."""
+        """Whether some filter names a field of the envelope. If none does, the envelope need not be read."""
         names = self.tables.attributes[:-1, A_NAME]
         return bool((self.tables.blob[names] == ord("$")).any())
 
@@ -233,55 +256,60 @@ class Segment:
 
     @cached_property
     def _row_group(self) -> Array:
-        """The group of all subscriptions of a row; -1 where they differ or a filter has other rows too."""
+        """By row: the group of all its subscriptions; -1 if they have several, or if one of them has other rows too."""
         runs = self.tables.row_runs
-        found = np.full(len(runs) - 1, -1, I32)
+        group = np.full(len(runs) - 1, -1, I32)
         filled = np.flatnonzero(np.diff(runs) > 0)
         if len(filled):
             low = np.minimum.reduceat(self.group_of[: runs[-1]], runs[filled])
             high = np.maximum.reduceat(self.group_of[: runs[-1]], runs[filled])
-            found[filled] = np.where(low == high, low, -1)
+            group[filled] = np.where(low == high, low, -1)
         if len(self.tables.row_shared):
-            found[np.diff(self.tables.row_shared) > 0] = -1
-        return found
+            group[np.diff(self.tables.row_shared) > 0] = -1
+        return group
 
     def _walk(self, entries: Entries, version: int, groups: int) -> tuple[Array, Array]:
+        """Matches a batch. `groups` is 0, or the number of groups if groups are asked for instead of numbers."""
         rows = len(entries.starts) - 1
         offsets = np.zeros(rows + 1, I64)
         out = np.empty(max(_OUTPUT_MIN, int(rows * self._matches_expected * 1.2)), I32)
-        living, room = self._living_for(_GROUPS if groups else _NUMBERS), taken(self._rooms, self._room)
-        fixed: tuple[Any, ...] = (self._tables.handles, living.handles, room.handles, *entries, version, groups)
+        columns = self._columns_for(_GROUPS if groups else _NUMBERS)
+        workspace = taken(self._workspaces, self._workspace)
+        fixed: tuple[Any, ...] = (self._tables.handles, columns.handles, workspace.handles, *entries, version, groups)
         first = _match_batch(*fixed, 0, rows, out, offsets)
+        # The kernel returns the first notification whose matches did not fit: it goes on there with a longer output.
         while first < rows:
             grown = np.empty(2 * len(out), I32)
             grown[: offsets[first]] = out[: offsets[first]]
             out = grown
             first = _match_batch(*fixed, first, rows, out, offsets)
-        self._rooms.append(room)
+        self._workspaces.append(workspace)
         if not groups and rows:
             self._matches_expected = max(0.9 * self._matches_expected, offsets[-1] / rows)
         return offsets, out[: offsets[-1]]
 
     def prepare(self, by_group: bool) -> None:
-        """Makes what the first match would; the order of many ids takes it some milliseconds."""
+        """Makes what the first match would have to make; sorting many ids takes some milliseconds."""
         if by_group and len(self.group_of):
-            self._living_for(_GROUPS)
+            self._columns_for(_GROUPS)
         elif not by_group:
-            self._living_for(_NUMBERS)
-            self._living_for(_IDS)
-        if not self._rooms:
-            self._rooms.append(self._room())
+            self._columns_for(_NUMBERS)
+            self._columns_for(_IDS)
+        if not self._workspaces:
+            self._workspaces.append(self._workspace())
 
-    def _living_for(self, what: int) -> PackedLiving:
-        """The handles of who the numbers stand for, in a walk for numbers, ids or groups."""
-        died, found = self.died, self._living[what]
-        if found is None or found.died is not died:
-            group_of, row_group = (self.group_of, self._row_group) if what == _GROUPS else (_NONE32, _NONE32)
-            place, made = (self.ids.places, self.ids.made) if what == _IDS else (_NONE32, _NONE8)
-            found = self._living[what] = PackedLiving(Living(died, group_of, row_group, place, made))
-        return found
+    def _columns_for(self, purpose: int) -> ColumnHandles:
+        """The handles of the columns that a walk for numbers, ids or groups needs. They are made again when the first
+        removal has replaced `died`."""
+        died, handles = self.died, self._columns[purpose]
+        if handles is None or handles.died is not died:
+            group_of, row_group = (self.group_of, self._row_group) if purpose == _GROUPS else (_NONE32, _NONE32)
+            place, made = (self.ids.places, self.ids.made) if purpose == _IDS else (_NONE32, _NONE8)
+            columns = SubscriptionColumns(died, group_of, row_group, place, made)
+            handles = self._columns[purpose] = ColumnHandles(columns)
+        return handles
 
-    def _room(self) -> Room:
+    def _workspace(self) -> Workspace:
         tables = self.tables
         dimensions = len(tables.sections)
         scratch = Scratch(
@@ -294,33 +322,35 @@ class Segment:
             group_stamp=np.zeros(int(self.group_of.max(initial=-1)) + 1, I64),
             control=np.zeros(CONTROL_PLACES, I64),
         )
-        return Room(scratch)
+        return Workspace(scratch)
 
-    def _without_residues(self, offsets: Array, numbers: Array, attributes: Attributes) -> tuple[Array, Array]:
-        """Leaves out CESQL subscriptions whose expression does not match, though its filter does."""
+    def _without_failing_expressions(
+        self, offsets: Array, numbers: Array, attributes: Attributes
+    ) -> tuple[Array, Array]:
+        """Leaves out CESQL subscriptions whose expression does not match, though the filter it implies does."""
         kept = np.ones(len(numbers), bool)
-        suspects = np.flatnonzero(np.isin(numbers, list(self.residues)))
+        suspects = np.flatnonzero(np.isin(numbers, list(self.expressions)))
         rows = np.searchsorted(offsets, suspects, side="right") - 1
         for place, row in zip(suspects.tolist(), rows.tolist(), strict=True):
-            kept[place] = self.residues[int(numbers[place])].matches(attributes(row))
+            kept[place] = self.expressions[int(numbers[place])].matches(attributes(row))
         ends = np.zeros(len(kept) + 1, I64)
         np.cumsum(kept, out=ends[1:])
         return ends[offsets], numbers[kept]
 
 
-def _ingested(filters: Sequence[Matched]) -> Source:
-    return index.ingested(packed([alternatives_of(one) for one in filters]), len(filters))
+def _ingested(filters: Sequence[AnyFilter]) -> Source:
+    return index.ingested(packed([alternatives_of(filter) for filter in filters]), len(filters))
 
 
-def alternatives_of(found: object) -> tuple[Conjunction, ...]:
-    """What is indexed of a filter, a single conjunction, or a CESQL expression."""
-    if type(found) is Conjunction:
-        return (found,)
-    if isinstance(found, Filter):
-        return found.conjunctions
-    if isinstance(found, Cesql):
-        return found.filter.conjunctions
-    raise BadFilterError(f"{shown(found)} is no filter: use Filter, Conjunction or Cesql")
+def alternatives_of(filter: object) -> tuple[Conjunction, ...]:
+    """The conjunctions that the index holds for a filter, a single conjunction, or a CESQL expression."""
+    if type(filter) is Conjunction:
+        return (filter,)
+    if isinstance(filter, Filter):
+        return filter.conjunctions
+    if isinstance(filter, Cesql):
+        return filter.filter.conjunctions
+    raise BadFilterError(f"{shown(filter)} is no filter: use Filter, Conjunction or Cesql")
 
 
 def _utc(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a matcher holds, and what it could not index well."""
+"""Figures about a matcher: what it holds, and what it could not index well."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Final
 import numpy as np
 
 from catchment.matching.index import LEAF_ROWS
-from catchment.matching.kernels_tables import Tables
-from catchment.matching.kernels_tree import G_CLASS, G_FLAT, G_NODE, PATTERN
+from catchment.matching.kernels.tables import Tables
+from catchment.matching.kernels.tree import G_CLASS, G_FLAT, G_NODE, PATTERN
 from catchment.matching.segment import Segment
 
 Array = np.ndarray[Any, Any]
-# So many rows tried behind one node take about a microsecond, as much as all else of a small match.
+# To try so many rows takes about a microsecond, as much as everything else in a small match.
 WIDE_TRIED_MIN: Final = 16 * LEAF_ROWS
 
 
@@ -24,21 +24,21 @@ class Stats:
 
     subscriptions: int
     pending: int
-    removed: int  # but still in a segment
+    removed: int  # subscriptions that are removed, but still take space in a segment
     segments: tuple[int, ...]
     conjunctions: int
     constraints: int
     rows: int
     nodes: int
     bytes: int
-    # Rows found by no selective test: every notification, or every one that has some attribute, tries them all.
+    # Rows that no selective test leads to: every notification, or every one that has some attribute, tries them all.
     scanned_rows: int
-    # The most rows that one node tries one by one.
+    # The most rows that a single node tries one by one.
     scan_max: int
-    # Rows behind many wide intervals of one attribute, with tests left: a value that lies in half of the intervals
-    # tries half of the rows. `kind = "trade" and x > … and y < …`, of which all share the first, is such.
+    # Rows with tests left behind many wide intervals of the same attribute: a value that lies in half of the intervals
+    # tries half of the rows. Many filters like `kind = "trade" and x > … and y < …` with the same kind are an example.
     wide_rows: int
-    # The most rows that a value tries on average behind the intervals of one attribute out of one node.
+    # The most rows that a value tries on average behind the intervals of one attribute out of a single node.
     wide_max: int
 
     @property
@@ -70,23 +70,24 @@ def stats_of(segments: Sequence[Segment], pending: Sequence[object], count: int)
 
 
 def _scans(segment: Segment) -> tuple[int, int]:
-    """How many rows nodes larger than a leaf verify one by one, and the most of one node."""
+    """How many rows are verified one by one in nodes larger than a leaf, and the most in a single node."""
     of_node = _to_verify(segment.tables)
     return int(of_node[of_node > LEAF_ROWS].sum()), int(of_node.max(initial=0))
 
 
 def _to_verify(tables: Tables) -> Array:
-    """By node, how many of its rows have tests left."""
+    """By node, how many of the rows that it verifies itself have tests left."""
     before = np.zeros(len(tables.row_tests), np.int64)
     np.cumsum(np.diff(tables.row_tests) > 0, out=before[1:])
     return before[tables.node_own] - before[tables.node_row]
 
 
 def _wide(tables: Tables) -> tuple[int, int]:
-    """The rows of groups of which a value tries more than WIDE_TRIED_MIN on average, and the most it tries of one.
+    """How many rows are in groups of which a value tries more than WIDE_TRIED_MIN rows on average, and the most that it
+    tries in a single group.
 
-    The value is taken to lie anywhere between the ends of the group's intervals; a child with groups of its own
-    counts as a row.
+    The value is assumed to lie anywhere between the ends of the group's intervals, with equal probability. A child with
+    groups of its own counts as a row.
     """
     first = tables.groups[:, G_NODE]
     if len(first) < 2:

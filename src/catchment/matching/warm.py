@@ -1,4 +1,4 @@
-"""`python -m catchment.matching.warm`: compiles all kernels into their cache, so that the next start is quick."""
+"""`python -m catchment.matching.warm` compiles all kernels into their cache, so that the next start is quick."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
-from catchment.matching import kernels_graph
+from catchment.matching.kernels import graph
 from catchment.matching.matcher import PENDING_MAX, Matcher
 from catchment.model.filter import Filter
 
@@ -20,14 +20,14 @@ _TEXTS = (
 
 
 def warm() -> None:
-    """Takes every path once."""
-    kernels_graph.warm()
+    """Compiles every kernel by using it."""
+    graph.warm()
     filters = [Filter(text) for text in _TEXTS]
     many = [Filter.of(("a", ">", i), ("s", "substring", f"z{i}"), ("b", "=", i % 3)) for i in range(2 * PENDING_MAX)]
     matcher = Matcher()
     matcher.add_many(list(range(len(many))), many, ["even" if i % 2 else "odd" for i in range(len(many))])
-    for i, one in enumerate(filters):
-        matcher.add(f"s{i}", one, "others")
+    for i, filter in enumerate(filters):
+        matcher.add(f"s{i}", filter, "others")
     now = datetime(2026, 6, 1, tzinfo=UTC)
     rows: list[dict[str, str | int | float | bool | datetime]] = [{"a": 1, "b": 2.75, "s": "xz1y", "t": now, "f": True}]
     more = {"d": pa.array(["x"]).dictionary_encode(), "l": pa.array(["x"], pa.large_string())}
@@ -39,9 +39,9 @@ def warm() -> None:
     matcher.remove(0)
     _match(matcher, rows, table)
     matcher.add_many(["m1"], filters[:1])
-    words = Matcher()
-    words.add_many(["a", "b"], filters[:2])
-    words.match_batch(rows).to_arrow(sorted=True)
+    with_text_ids = Matcher()
+    with_text_ids.add_many(["a", "b"], filters[:2])
+    with_text_ids.match_batch(rows).to_arrow(sorted=True)
 
 
 def _match(matcher: Matcher, rows: list[dict[str, str | int | float | bool | datetime]], table: pa.Table) -> None:

@@ -1,15 +1,16 @@
 """A wider filter with fewer comparisons, for forwarding (filter propagation §3.4, then better than it).
 
-The text drops one operand of the deepest `and` and prefers attributes that occur elsewhere. Here every
-way to make the filter smaller is tried, and the one is taken that lets the least more through for each
-comparison saved, measured over the whole union, so that what another alternative lets through anyway
-costs nothing:
+The paper drops one operand of the deepest `and` and prefers attributes that occur elsewhere. Here every step that
+makes the filter smaller is tried:
 
-- drop a constraint, or all on one attribute, from an alternative;
-- widen a list or a broken range to one range;
-- join two alternatives to the least one around both.
+- drop a constraint, or all constraints on one attribute, from an alternative;
+- widen a list of values, or a range with gaps, to one range;
+- join two alternatives into the least alternative around both.
 
-The result always covers the original; at zero comparisons it is everything.
+The step is taken that lets the fewest additional notifications through for each comparison saved. This is measured
+over the whole union: notifications that another alternative lets through anyway cost nothing.
+
+The result always covers the original. A filter of zero comparisons matches everything.
 """
 
 from __future__ import annotations
@@ -20,18 +21,19 @@ from typing import Final
 
 from catchment.errors import BadFilterError
 from catchment.model.box import Box
+from catchment.model.conjunction import box_of
 from catchment.model.domain import PRESENT, Values
-from catchment.model.filter import Filter, box_of
+from catchment.model.filter import Filter
 from catchment.model.measure import Distribution
 from catchment.model.merging import widened
 from catchment.model.spelling import spelled
 
-# All pairs are tried up to here; beyond, only neighbors in order.
+# Up to so many boxes all pairs are tried; beyond, only pairs next to each other in the order of boxes.
 JOINED_PAIRS_BOXES_MAX: Final = 24
 
 
 def approximated(filter: Filter, comparisons_max: int, distribution: Distribution | None = None) -> Filter:
-    """A filter of at most so many comparisons that covers `filter`."""
+    """A filter that covers `filter` and takes at most `comparisons_max` comparisons."""
     if comparisons_max < 0:
         raise BadFilterError(f"comparisons_max is {comparisons_max}: it cannot be below 0")
     measure = distribution or Distribution()
@@ -44,14 +46,16 @@ def _smaller(filter: Filter, excess: int, measure: Distribution) -> Filter:
     best: tuple[float, int] | None = None
     chosen = Filter.everything()
     for order, boxes in enumerate(_candidates(filter.boxes)):
-        found = Filter.of_boxes(boxes)
-        saved = filter.comparisons - found.comparisons
+        candidate = Filter.of_boxes(boxes)
+        saved = filter.comparisons - candidate.comparisons
         if saved <= 0:
             continue
-        more = sum(measure.share_outside(box, filter.boxes + found.boxes[:i]) for i, box in enumerate(found.boxes))
-        cost = (more / min(saved, excess), order)  # what is saved beyond the need is worth nothing
+        more = sum(
+            measure.share_outside(box, filter.boxes + candidate.boxes[:i]) for i, box in enumerate(candidate.boxes)
+        )
+        cost = (more / min(saved, excess), order)  # comparisons saved beyond the excess are worth nothing
         if best is None or cost < best:
-            best, chosen = cost, found
+            best, chosen = cost, candidate
     return chosen
 
 

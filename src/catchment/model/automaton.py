@@ -1,9 +1,10 @@
 """Questions about sets of strings, decided by running ranges and globs side by side as one automaton.
 
-A `Piece` is the strings inside some ranges that every one of its globs accepts (or, negated, refuses). To
-compare unions of pieces, every range set and glob that either mentions is run at once, over the
-characters that anything mentions with one stand-in for each gap between them. A search through the
-joint states finds the least of the shortest strings that decides the question, or that there is none.
+A `Piece` is the set of strings that lie in some ranges, that its wanted globs all match and that none of its unwanted
+globs matches. To compare two unions of pieces, all range sets and globs that occur in either are run at once, as one
+automaton. Its alphabet is the characters that occur in them, and one stand-in for each gap between those characters: no
+range or glob can tell the characters of a gap apart. A breadth-first search through the joint states finds the least of
+the shortest strings that decides the question, or finds that there is none.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from catchment.model import ranges as rng
 from catchment.model.globs import Glob
 from catchment.model.ranges import Ranges
 
-# One question may take this many steps of single globs or ranges, some 20 ms; real filters need hundreds.
+# A question may take this many steps of single globs or ranges, some 20 ms; real filters need hundreds.
 AUTOMATON_STEPS_MAX: Final = 20_000
-# A language that is a union of at most this many ranges is held as ranges.
+# A language that is a union of at most this many ranges is stored as ranges.
 AUTOMATON_RANGES_MAX: Final = 1_024
-# Answers kept: filters of one system repeat the same few questions.
+# So many answers are cached: the filters of a system repeat the same few questions.
 ANSWERS_MAX: Final = 16_384
 
 LAST_CHARACTER: Final = "\U0010ffff"
@@ -36,27 +37,29 @@ def successor(text: str) -> str:
 
 
 def next_character(character: str) -> str:
-    found = chr(ord(character) + 1)
-    return chr(ord(_SURROGATES[1]) + 1) if found == _SURROGATES[0] else found
+    """The next code point that is a character: surrogates are left out."""
+    following = chr(ord(character) + 1)
+    return chr(ord(_SURROGATES[1]) + 1) if following == _SURROGATES[0] else following
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Strings within `ranges` that all of `wanted` accept and none of `unwanted` does."""
+    """Strings within `ranges` that all globs of `wanted` match and no glob of `unwanted` matches."""
 
     ranges: Ranges[str]
     wanted: frozenset[Glob] = frozenset()
     unwanted: frozenset[Glob] = frozenset()
 
     @property
-    def is_plain(self) -> bool:
+    def is_ranges(self) -> bool:
+        """Whether it has no globs."""
         return not self.wanted and not self.unwanted
 
     def contains(self, text: str) -> bool:
         return (
             rng.contains(self.ranges, text)
-            and all(found.matches(text) for found in self.wanted)
-            and not any(found.matches(text) for found in self.unwanted)
+            and all(glob.matches(text) for glob in self.wanted)
+            and not any(glob.matches(text) for glob in self.unwanted)
         )
 
     def __and__(self, other: Piece) -> Piece:
@@ -69,14 +72,14 @@ class Piece:
         bounds = sum(
             1 + len(low) if high == successor(low) else 2 + len(low) + len(high or "") for low, high in self.ranges
         )
-        return bounds + sum(1 + len(found.wanted) for found in self.wanted | self.unwanted)
+        return bounds + sum(1 + len(glob.wanted) for glob in self.wanted | self.unwanted)
 
     @property
     def parts(self) -> list[Piece]:
-        """Pieces of one condition each that together say the same."""
-        found = [Piece(ALL, wanted=frozenset([one])) for one in self.wanted]
-        found += [Piece(ALL, unwanted=frozenset([one])) for one in self.unwanted]
-        return found if self.ranges == ALL else [*found, Piece(self.ranges)]
+        """Pieces with a single condition each, whose intersection is this piece."""
+        globs = [Piece(ALL, wanted=frozenset([glob])) for glob in self.wanted]
+        globs += [Piece(ALL, unwanted=frozenset([glob])) for glob in self.unwanted]
+        return globs if self.ranges == ALL else [*globs, Piece(self.ranges)]
 
 
 # --- the automaton ------------------------------------------------------------------------------
@@ -85,19 +88,21 @@ class Piece:
 class _Place:
     """Where a string lies among sorted boundaries, read character by character.
 
-    A state (first, last, depth) says: boundaries before `first` are at or below the string read so far
-    and whatever may follow, those from `last` on are above, those between start with the string read.
+    The boundaries are the lower and upper ends of the ranges, in order: a string lies in a range if an odd number of
+    boundaries is at or below it. A state is (first, last, depth). The boundaries before `first` are at or below the
+    string, whatever characters follow; those from `last` on are above it; those between begin with the `depth`
+    characters read so far, so the next character decides about them.
     """
 
     def __init__(self, ranges: Ranges[str]) -> None:
-        ends = [end for one in ranges for end in one if end is not None]
+        ends = [end for part in ranges for end in part if end is not None]
         self.boundaries = ends
         self.start = (0, len(ends), 0)
 
     def step(self, state: tuple[int, int, int], character: str) -> tuple[int, int, int]:
         first, last, depth = state
         if first == last:
-            return state
+            return state  # no boundary is undecided any more
         while first < last and (len(self.boundaries[first]) == depth or self.boundaries[first][depth] < character):
             first += 1
         until = first
@@ -107,6 +112,7 @@ class _Place:
 
     def accepts(self, state: tuple[int, int, int]) -> bool:
         first, last, depth = state
+        # A boundary that equals the string read is at or below it too.
         passed = first + (first < last and len(self.boundaries[first]) == depth)
         return passed % 2 == 1
 
@@ -115,7 +121,7 @@ _State = tuple[object, ...]
 
 
 class _Automaton:
-    """Pieces as one deterministic automaton; a state is a state of each range set and glob."""
+    """Unions of pieces as a deterministic automaton. Its state holds a state of each range set and of each glob."""
 
     def __init__(self, *unions: tuple[Piece, ...]) -> None:
         self._parts: dict[object, int] = {}
@@ -125,10 +131,10 @@ class _Automaton:
         self.steps_per_state = len(self.alphabet) * len(self._machines)
 
     def _indexed(self, piece: Piece) -> tuple[list[int], list[int]]:
-        wanted = [self._index(found) for found in piece.wanted]
+        wanted = [self._index(glob) for glob in piece.wanted]
         if piece.ranges != ALL:
             wanted.append(self._index(piece.ranges))
-        return wanted, [self._index(found) for found in piece.unwanted]
+        return wanted, [self._index(glob) for glob in piece.unwanted]
 
     def _index(self, part: Glob | Ranges[str]) -> int:
         if part not in self._parts:
@@ -156,7 +162,7 @@ class _Automaton:
 
 
 def _alphabet(machines: Iterable[Glob | _Place]) -> list[str]:
-    """Every character mentioned, and the least of each gap between them, in order."""
+    """Every character mentioned, and the least character of each gap between them, in order."""
     mentioned = {character for machine in machines for character in _mentioned(machine)}
     starts = {"\0"} | mentioned | {next_character(character) for character in mentioned if character != LAST_CHARACTER}
     return sorted(starts)
@@ -182,18 +188,20 @@ def in_one_only(first: bool, second: bool) -> bool:
     return first != second
 
 
-UNDECIDED: Final = "\ud800"  # no string: stands for "the limit was reached, there may be one"
+# A lone surrogate, which no string holds. It stands for: the limit was reached, and there may be such a string.
+UNDECIDED: Final = "\ud800"
 
 
 @lru_cache(ANSWERS_MAX)
 def some_string(
     first: tuple[Piece, ...], second: tuple[Piece, ...], wanted: Callable[[bool, bool], bool]
 ) -> str | None:
-    """The least of the shortest strings for which `wanted` holds, None if there is none."""
+    """The least of the shortest strings for which `wanted` holds; None if there is none. `wanted` gets whether the
+    string is in the first union, and whether it is in the second."""
     automaton = _Automaton(first, second)
     states: dict[_State, str] = {automaton.start: ""}
     queue, steps = [automaton.start], 0
-    for state in queue:  # grows while it is read
+    for state in queue:  # the queue grows while it is read: a breadth-first search
         if wanted(*automaton.accepts(state)):
             return states[state]
         steps += automaton.steps_per_state
@@ -215,10 +223,11 @@ def extremes(pieces: tuple[Piece, ...]) -> tuple[str | None, str | None]:
 
 
 def as_ranges(pieces: tuple[Piece, ...]) -> Ranges[str] | None:
-    """The language as ranges, None where it is no small union of them.
+    """The language as ranges; None where it is no small union of ranges.
 
-    It is one just if no state that could still go either way lies on a cycle: then membership changes
-    at finitely many places in code point order, which a walk in that order lists.
+    An *open* state is one from which both accepting and refusing states can be reached. The language is a finite union
+    of ranges if and only if no open state lies on a cycle: then membership changes at finitely many places in code
+    point order, and a walk in that order lists them.
     """
     automaton = _Automaton(pieces)
     arrows = _explored(automaton)
@@ -247,6 +256,7 @@ def _explored(automaton: _Automaton) -> dict[_State, list[_State]] | None:
 
 
 def _leading_to(arrows: dict[_State, list[_State]], goals: set[_State]) -> set[_State]:
+    """The states from which some goal can be reached."""
     sources: dict[_State, set[_State]] = {state: set() for state in arrows}
     for state, targets in arrows.items():
         for target in targets:
@@ -260,6 +270,7 @@ def _leading_to(arrows: dict[_State, list[_State]], goals: set[_State]) -> set[_
 
 
 def _has_cycle(arrows: dict[_State, list[_State]], among: set[_State]) -> bool:
+    """Whether the arrows between some states form a cycle: a topological sort then cannot finish."""
     waiting = dict.fromkeys(among, 0)
     for state in among:
         for target in set(arrows[state]) & among:
@@ -279,37 +290,37 @@ def _has_cycle(arrows: dict[_State, list[_State]], among: set[_State]) -> bool:
 def _listed(
     automaton: _Automaton, arrows: dict[_State, list[_State]], accepting: set[_State], open_states: set[_State]
 ) -> Ranges[str] | None:
-    """Walks the open states in code point order and notes where membership changes."""
-    found: list[tuple[str, str | None]] = []
+    """Walks the open states in code point order and lists the ranges of accepted strings."""
+    parts: list[tuple[str, str | None]] = []
     stack: list[tuple[_State, str, str | None]] = [(automaton.start, "", None)]  # state, string, end of its subtree
     while stack:
         state, text, end = stack.pop()
-        if len(found) + len(stack) > AUTOMATON_RANGES_MAX * 2:
+        if len(parts) + len(stack) > AUTOMATON_RANGES_MAX * 2:
             return None
-        if state not in open_states:
+        if state not in open_states:  # all strings that begin with `text` are in, or all are out
             if state in accepting:
-                found.append((text, end))
+                parts.append((text, end))
             continue
         if state in accepting:
-            found.append((text, successor(text)))
+            parts.append((text, successor(text)))
         inner = _inner_parts(automaton, arrows[state], open_states, text, end)
         if inner is None:
             return None
         stack.extend(reversed(inner))
-    listed = rng.union(found)
+    listed = rng.union(parts)
     return listed if len(listed) <= AUTOMATON_RANGES_MAX else None
 
 
 def _inner_parts(
     automaton: _Automaton, targets: list[_State], open_states: set[_State], text: str, end: str | None
 ) -> list[tuple[_State, str, str | None]] | None:
-    """The strings below `text` by next character: one part for each character or gap."""
+    """The strings that continue `text`, by their next character: a part for each character or gap."""
     parts: list[tuple[_State, str, str | None]] = []
     alphabet = automaton.alphabet
     for i, (character, target) in enumerate(zip(alphabet, targets, strict=True)):
         last = i + 1 == len(alphabet)
         is_one_character = character == LAST_CHARACTER if last else next_character(character) == alphabet[i + 1]
         if target in open_states and not is_one_character:
-            return None  # a gap of many characters, each with boundaries of its own
+            return None  # a gap of many characters, each with ranges of its own
         parts.append((target, text + character, end if last else text + alphabet[i + 1]))
     return parts

@@ -1,9 +1,9 @@
-"""Boxes: products of value sets, one for each attribute. What covering, overlap and merging work on.
+"""Boxes: products of value sets, one set for each attribute. Covering, overlap and merging work on boxes.
 
-A conjunction is a box that says nothing of the attributes it does not name (`others` EVERYTHING). An
-advertisement is a box in which attributes it does not name may not appear (`others` ABSENT); the
-envelope is nobody's to forbid, so names with `$` stay free. Attributes are independent: a box lies
-within another just if it does so in every attribute, and both are exact.
+A conjunction is a box that allows anything for the attributes it does not name (`others` is EVERYTHING). An
+advertisement is a box that forbids the attributes it does not name (`others` is ABSENT). The envelope cannot be
+forbidden, so names with `$` stay free. Attributes are independent: a box lies within another if and only if it does
+so in every attribute.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ class Box:
         return EVERYTHING if name[0] == "$" else self.others
 
     def of(self, name: str) -> Values:
-        found = self.sets.get(name)
-        return self._default(name) if found is None else found
+        """The values that an attribute may have in this box."""
+        values = self.sets.get(name)
+        return self._default(name) if values is None else values
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Box) and self.sets == other.sets and self.others == other.others
@@ -52,69 +53,72 @@ class Box:
 
     @property
     def alternatives_max(self) -> int:
-        """In how many conjunctions of constraints it could be said at the most."""
-        return prod(found.parts for found in self.sets.values())
+        """An upper bound on the number of conjunctions that it takes to write this box as constraints."""
+        return prod(values.parts for values in self.sets.values())
 
     @property
     def size(self) -> int:
-        """The characters and bounds it takes to say it."""
-        return sum(len(name) + found.size for name, found in self.sets.items())
+        """How long the box is to write: its characters and bounds."""
+        return sum(len(name) + values.size for name, values in self.sets.items())
 
     @property
-    def is_plain(self) -> bool:
-        """Whether questions about it need no automaton."""
-        return all(found.is_plain for found in self.sets.values())
+    def is_ranges(self) -> bool:
+        """Whether all its sets are unions of ranges: then questions about it need no automaton."""
+        return all(values.is_ranges for values in self.sets.values())
 
     def contains(self, values: Mapping[str, Value]) -> bool:
-        """Whether an assignment of values to names lies inside; names it lacks are absent."""
-        return all(values.get(name) in found for name, found in self.sets.items())
+        """Whether the notification with these attributes lies inside. A name that `values` lacks is absent."""
+        return all(values.get(name) in allowed for name, allowed in self.sets.items())
 
     def covers(self, other: Box) -> bool:
         if self.others is ABSENT:
             return all(other.of(name).is_subset(self.of(name)) for name in self.sets.keys() | other.sets.keys())
         sets = other.sets
         if other.others is ABSENT:
-            return all(other.of(name).is_subset(found) for name, found in self.sets.items())
-        # What a box says of an attribute is never everything: the other must say something of it too.
-        return self.sets.keys() <= sets.keys() and all(sets[name].is_subset(found) for name, found in self.sets.items())
+            return all(other.of(name).is_subset(mine) for name, mine in self.sets.items())
+        # A set that a box holds is never EVERYTHING. So a box that leaves the attribute free cannot lie within.
+        return self.sets.keys() <= sets.keys() and all(sets[name].is_subset(mine) for name, mine in self.sets.items())
 
     def overlaps(self, other: Box) -> bool:
-        """Whether something is in both; neither is empty."""
+        """Whether some notification is in both. Neither box may be empty."""
         if self.others is other.others is EVERYTHING:
             mine, its = self.sets, other.sets
             return all(mine[name].overlaps(its[name]) for name in mine.keys() & its.keys())
-        return all(other.of(name).overlaps(found) for name, found in self.sets.items()) and all(
-            self.of(name).overlaps(found) for name, found in other.sets.items() if name not in self.sets
+        return all(other.of(name).overlaps(mine) for name, mine in self.sets.items()) and all(
+            self.of(name).overlaps(its) for name, its in other.sets.items() if name not in self.sets
         )
 
     def __and__(self, other: Box) -> Box:
         sets = dict(self.sets)
-        for name, found in other.sets.items():
-            sets[name] = sets[name] & found if name in sets else found
+        for name, values in other.sets.items():
+            sets[name] = sets[name] & values if name in sets else values
         return Box(sets)
 
     def hull(self, other: Box) -> Box:
         """The least box around both."""
         return Box({name: self.of(name) | other.of(name) for name in self.sets.keys() & other.sets.keys()})
 
-    def with_set(self, name: str, found: Values) -> Box:
-        return Box({**self.sets, name: found}, self.others)
+    def with_set(self, name: str, values: Values) -> Box:
+        return Box({**self.sets, name: values}, self.others)
 
     def without(self, name: str) -> Box:
-        return Box({other: found for other, found in self.sets.items() if other != name}, self.others)
+        """The same box, but the attribute is treated like one that the box does not name."""
+        return Box({other: values for other, values in self.sets.items() if other != name}, self.others)
 
     def minus(self, other: Box) -> Iterator[Box]:
-        """What is outside `other`, as disjoint boxes; these are for looking at, not in canonical order."""
+        """What is outside `other`, as disjoint boxes. They are for asking questions, not for filters: their names are
+        not in sorted order, and they may hold sets that equal `others`."""
         rest = self
-        for name, found in other.sets.items():
+        # Cuts off, attribute by attribute, what lies outside `other` there; what remains goes on to the next attribute.
+        for name, its in other.sets.items():
             mine = rest.of(name)
-            if outside := mine - found:
+            if outside := mine - its:
                 yield rest._cut(name, outside)
-            rest = rest._cut(name, mine & found)
+            rest = rest._cut(name, mine & its)
 
-    def _cut(self, name: str, found: Values) -> Box:
+    def _cut(self, name: str, values: Values) -> Box:
         part = Box.__new__(Box)
-        part.others, part.sets, part._hash = self.others, {**self.sets, name: found}, None
+        part.others, part.sets, part._hash = self.others, {**self.sets, name: values}, None
         return part
 
 

@@ -1,9 +1,9 @@
-"""CloudEvents 1.0 as notifications, and notifications as CloudEvents: one mapping for files and for HTTP.
+"""CloudEvents 1.0 as notifications, and notifications as CloudEvents. Files and HTTP use the same mapping.
 
-A CloudEvent's context attributes are attributes under their own names; id, source and time are in the envelope too;
-its data is the payload. A notification that came as a CloudEvent goes out as the same one. Any other goes out as a
-CloudEvent of type NOTIFICATION_TYPE, whose data is the notification as JSON: its names and values may be none that
-CloudEvents attributes can have.
+The context attributes of a CloudEvent become attributes of the same names; id, source and time go into the envelope
+too. Its data becomes the payload. A notification that came as a CloudEvent goes out as the same CloudEvent. Any other
+notification goes out as a CloudEvent of type NOTIFICATION_TYPE with the notification as JSON in its data, because
+CloudEvents attributes cannot have all names and values that a notification may have.
 """
 
 from __future__ import annotations
@@ -33,20 +33,21 @@ _JSON: Final = "application/json"
 # --- in -----------------------------------------------------------------------------------------
 
 
-def notification_of_cloudevent(found: object) -> Notification:
+def notification_of_cloudevent(event: object) -> Notification:
     """From the JSON object of a CloudEvent."""
-    if not isinstance(found, Mapping):
-        raise BadNotificationError(f"{shown(found)} is not a CloudEvent: it must be a JSON object")
-    return notification_of_context({name: found[name] for name in found if name not in _DATA}, lambda: _data(found))
+    if not isinstance(event, Mapping):
+        raise BadNotificationError(f"{shown(event)} is not a CloudEvent: it must be a JSON object")
+    return notification_of_context({name: event[name] for name in event if name not in _DATA}, lambda: _data(event))
 
 
 def notification_of_context(context: Mapping[str, Any], data: Callable[[], bytes]) -> Notification:
-    """From context attributes, and what gives the data as bytes once those are known to be right."""
+    """From context attributes and a function that returns the data. It is called only if the attributes are right."""
     for name in CLOUDEVENTS_REQUIRED:
         if not isinstance(context.get(name), str) or not context[name]:
-            raise BadNotificationError(f"a CloudEvent has a text {name}, found {shown(context.get(name))}")
+            raise BadNotificationError(f"a CloudEvent needs {name} as text, found {shown(context.get(name))}")
     if context["specversion"] != CLOUDEVENTS_VERSION:
-        raise BadNotificationError(f"CloudEvents {shown(context['specversion'])}: this reads {CLOUDEVENTS_VERSION}")
+        version = shown(context["specversion"])
+        raise BadNotificationError(f"CloudEvents version {version} is not supported: use {CLOUDEVENTS_VERSION}")
     attributes = {name: _context_value(name, value) for name, value in context.items() if value is not None}
     time = attributes.get("time")
     return Notification(
@@ -67,23 +68,23 @@ def _context_value(name: str, value: object) -> Value:
 
 
 def fine_time(value: object) -> datetime:
-    """A time that may be written finer than microseconds."""
+    """A time from text that may have more digits than microseconds."""
     if not isinstance(value, str):
         raise BadValueError(f"{shown(value)} is not a time: write 2026-11-15T10:30:00Z")
-    # Writers of nanoseconds are many; a time here has microseconds.
+    # Many writers give nanoseconds; a time here has microseconds, so further digits are cut off.
     return parse_time(re.sub(r"(\.\d{6})\d+", r"\1", value))
 
 
-def _data(found: Mapping[str, object]) -> bytes:
-    if (encoded := found.get("data_base64")) is not None:
+def _data(event: Mapping[str, object]) -> bytes:
+    if (encoded := event.get("data_base64")) is not None:
         try:
             return base64.b64decode(encoded, validate=True)  # type: ignore[arg-type]
         except (binascii.Error, ValueError, TypeError):
             raise BadNotificationError(f"data_base64 {shown(encoded)} is not base64 text") from None
-    data = found.get("data")
+    data = event.get("data")
     if data is None:
         return b""
-    content_type = found.get("datacontenttype")
+    content_type = event.get("datacontenttype")
     if isinstance(data, str) and isinstance(content_type, str) and "json" not in content_type.lower():
         return data.encode("utf-8", "surrogatepass")[: PAYLOAD_BYTES_MAX + 1]
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
@@ -93,11 +94,12 @@ def _data(found: Mapping[str, object]) -> bytes:
 
 
 def cloudevent_of(notification: Notification, source: str) -> dict[str, Any]:
-    """The members of its JSON object, for msgspec to encode. `source` is that of one without a source of its own."""
+    """The members of the CloudEvent's JSON object, for msgspec to encode. `source` is used for a notification that has
+    no source."""
     if all(isinstance(notification.get(name), str) for name in CLOUDEVENTS_REQUIRED):
         context = {name: _member(value) for name, value in notification.items()}
         return {**context, **_data_members(notification)}
-    found: dict[str, Any] = {
+    event: dict[str, Any] = {
         "specversion": CLOUDEVENTS_VERSION,
         "id": notification.id or _made_id(notification),
         "source": notification.source or source,
@@ -105,7 +107,7 @@ def cloudevent_of(notification: Notification, source: str) -> dict[str, Any]:
         "datacontenttype": _JSON,
         "data": notification.to_json(),
     }
-    return found if notification.time is None else {**found, "time": format_time(notification.time)}
+    return event if notification.time is None else {**event, "time": format_time(notification.time)}
 
 
 def _member(value: Value) -> object:
@@ -113,11 +115,12 @@ def _member(value: Value) -> object:
 
 
 def _made_id(notification: Notification) -> str:
-    """CloudEvents ask for an id that is unique for the source: its number is, or else what it says, and when."""
+    """An id for a notification without one. CloudEvents ids must be unique within the source: its sequence number is,
+    and without one a digest of its content and time stands in."""
     if notification.seq is not None:
         return str(notification.seq)
-    said = notification.content + notification.payload + str(notification.time).encode("ascii")
-    return hashlib.blake2b(said, digest_size=12).hexdigest()
+    everything = notification.content + notification.payload + str(notification.time).encode("ascii")
+    return hashlib.blake2b(everything, digest_size=12).hexdigest()
 
 
 def _data_members(notification: Notification) -> dict[str, object]:
@@ -134,8 +137,8 @@ def _data_members(notification: Notification) -> dict[str, object]:
 
 def _json_member(payload: bytes) -> dict[str, object]:
     try:
-        payload.decode("utf-8")  # which `format` does not look at
-        # As it was written, not by way of Python's numbers; what is no JSON travels as bytes.
+        payload.decode("utf-8")  # `format` does not check this
+        # The text as it was written, without a detour through Python's numbers. What is no JSON travels as base64.
         return {"data": msgspec.Raw(msgspec.json.format(payload, indent=-1))}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {"data_base64": base64.b64encode(payload).decode("ascii")}

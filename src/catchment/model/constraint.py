@@ -1,8 +1,8 @@
-"""A constraint: attribute name, operator, operand. What it means is a set of values (`domain.py`).
+"""A constraint: attribute name, operator, operand. Its meaning is a set of values (`domain.py`).
 
-`kind` says which types fit: a named type, `number` for int and float alike (what an untyped numeric
-literal means), or `any`. An absent attribute, or one of a type that does not fit, makes a constraint
-unknown, so a constraint has two sets: the values that satisfy it and those that fail it.
+`kind` says which types of value fit the constraint: a single named type, `number` for int and float alike (the kind of
+an untyped numeric literal), or `any`. If the attribute is absent, or its type does not fit, the constraint is
+unknown. So a constraint has two sets: the values that satisfy it and those that fail it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from catchment.model.values import (
     value_to_json,
 )
 
-# One constraint is one comparison; a longer list is many subscriptions in disguise.
+# A longer list of values should be several subscriptions.
 IN_VALUES_MAX: Final = 1_024
 ENVELOPE_NAMES: Final = ("$id", "$source", "$time", "$seq")
 _SETS_KEPT_MAX: Final = 131_072
@@ -81,7 +81,7 @@ _SYMBOLS: Final = {"prefix": ">*", "suffix": "*<", "substring": "*"}
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """Immutable and checked; build it with `constraint()`."""
+    """An immutable constraint. The function `constraint()` checks its arguments and builds one."""
 
     name: str
     operator: str
@@ -95,7 +95,7 @@ class Constraint:
 
     @property
     def failed_by(self) -> Values:
-        """The values that make it false; all others, absence included, leave it unknown."""
+        """The values that make it false. Values in neither set, absence among them, leave it unknown."""
         if self.operator == "absent":
             return domain.PRESENT
         return fitting(self.kind) - self.satisfied_by
@@ -106,7 +106,7 @@ class Constraint:
 
     @property
     def comparisons(self) -> int:
-        """How many values it compares with: what approximation counts."""
+        """How many values it compares with. Approximation counts these."""
         return max(1, len(self.value)) if isinstance(self.value, tuple) else 1
 
     def __str__(self) -> str:
@@ -119,56 +119,55 @@ class Constraint:
         return f"{negation}{typed}{name} {_SYMBOLS.get(operator, operator)}{operand}"
 
     def to_json(self) -> dict[str, Json]:
-        found: dict[str, Json] = {"name": self.name, "operator": self.operator}
+        json: dict[str, Json] = {"name": self.name, "operator": self.operator}
         if self.kind is not _literal_kind(self.value):
-            found["type"] = self.kind.value
+            json["type"] = self.kind.value
         if isinstance(self.value, tuple):
-            found["value"] = [value_to_json(value) for value in self.value]
+            json["value"] = [value_to_json(value) for value in self.value]
         elif self.value is not None:
-            found["value"] = value_to_json(self.value)
-        return found
+            json["value"] = value_to_json(self.value)
+        return json
 
     @classmethod
-    def from_json(cls, found: object) -> Constraint:
-        if not isinstance(found, Mapping) or not {"name", "operator"} <= set(found) <= _JSON_FIELDS:
-            raise BadFilterError(
-                f"{shown(found)} is not a constraint: it has name, operator, and value and type if any"
-            )
-        value = found.get("value")
-        operand = [value_from_json(one) for one in value] if isinstance(value, list) else value
+    def from_json(cls, data: object) -> Constraint:
+        if not isinstance(data, Mapping) or not {"name", "operator"} <= set(data) <= _JSON_FIELDS:
+            raise BadFilterError(f"{shown(data)} is not a constraint: it has name, operator, and value and type if any")
+        value = data.get("value")
+        operand = [value_from_json(member) for member in value] if isinstance(value, list) else value
         if operand is not None and not isinstance(operand, list):
             operand = value_from_json(operand)
-        return constraint(found["name"], found["operator"], operand, found.get("type"))
+        return constraint(data["name"], data["operator"], operand, data.get("type"))
 
 
 _JSON_FIELDS: Final = {"name", "operator", "value", "type"}
 
 
 def constraint(name: object, operator: object, value: object = None, kind: object = None) -> Constraint:
-    """A checked constraint: BadFilterError says what does not fit together."""
-    found_name = _checked_attribute(name)
-    spelled = _SPELLINGS.get(operator, operator) if isinstance(operator, str) else operator
-    if spelled not in OPERATORS:
+    """A checked constraint. BadFilterError says which of the arguments do not go together."""
+    attribute = _checked_attribute(name)
+    canonical = _SPELLINGS.get(operator, operator) if isinstance(operator, str) else operator
+    if canonical not in OPERATORS:
         raise BadFilterError(f"unknown operator {shown(operator)} on {shown(name)}: use one of {', '.join(OPERATORS)}")
-    assert isinstance(spelled, str)
+    assert isinstance(canonical, str)
     try:
-        operand = _checked_operand(spelled, value)
-        found_kind = _checked_kind(spelled, operand, kind)
-        _check_pattern(spelled, operand)
+        operand = _checked_operand(canonical, value)
+        checked_kind = _checked_kind(canonical, operand, kind)
+        _check_pattern(canonical, operand)
     except CatchmentError as problem:
-        raise _located(problem, f"{shown(found_name)} {spelled}") from None
-    return Constraint(found_name, spelled, operand, found_kind)
+        raise _located(problem, f"{shown(attribute)} {canonical}") from None
+    return Constraint(attribute, canonical, operand, checked_kind)
 
 
 def _located(problem: CatchmentError, where: str) -> CatchmentError:
+    """The same error with the place in front; a LimitError names its limit and stays as it is."""
     return problem if isinstance(problem, LimitError) else type(problem)(f"{where}: {problem}")
 
 
 def _checked_attribute(name: object) -> str:
-    found = checked_name(name)
-    if found.startswith("$") and found not in ENVELOPE_NAMES:
-        raise BadFilterError(f"unknown envelope field {shown(found)}: there are {', '.join(ENVELOPE_NAMES)}")
-    return found
+    checked = checked_name(name)
+    if checked.startswith("$") and checked not in ENVELOPE_NAMES:
+        raise BadFilterError(f"unknown envelope field {shown(checked)}: there are {', '.join(ENVELOPE_NAMES)}")
+    return checked
 
 
 def _checked_operand(operator: str, value: object) -> Value | tuple[Value, ...] | None:
@@ -182,7 +181,7 @@ def _checked_operand(operator: str, value: object) -> Value | tuple[Value, ...] 
         return checked(value)
     if isinstance(value, str) or not hasattr(value, "__iter__"):
         raise BadFilterError(f"needs a list of values, found {shown(value)}")
-    members = [checked(one) for one in value]
+    members = [checked(member) for member in value]
     if not members:
         raise BadFilterError("needs at least one value")
     if len(members) > IN_VALUES_MAX:
@@ -193,20 +192,21 @@ def _checked_operand(operator: str, value: object) -> Value | tuple[Value, ...] 
 def _checked_kind(operator: str, operand: Value | tuple[Value, ...] | None, kind: object) -> Kind:
     if kind is not None and kind not in tuple(Kind):
         raise BadFilterError(f"unknown type {shown(kind)}: use one of {', '.join(Kind)}")
-    literal = _one_literal_kind(operand)
-    found = literal if kind is None else Kind(str(kind))
-    if operand is not None and found is not literal and not (literal is Kind.NUMBER and found in NUMERIC):
-        raise BadFilterError(f"type {found} does not go with the {literal} {shown(operand)}")
-    if operator in STRING_ONLY and found is not Kind.STRING:
-        raise BadFilterError(f"{operator} is for strings, not for the {found} {shown(operand)}")
-    if operator in ORDER and found is Kind.BOOL:
+    literal = _common_kind(operand)
+    chosen = literal if kind is None else Kind(str(kind))
+    if operand is not None and chosen is not literal and not (literal is Kind.NUMBER and chosen in NUMERIC):
+        raise BadFilterError(f"type {chosen} does not go with the {literal} {shown(operand)}")
+    if operator in STRING_ONLY and chosen is not Kind.STRING:
+        raise BadFilterError(f"{operator} is for strings, not for the {chosen} {shown(operand)}")
+    if operator in ORDER and chosen is Kind.BOOL:
         raise BadFilterError("booleans have no order: use = or !=")
-    if operator == "absent" and found is not Kind.ANY:
+    if operator == "absent" and chosen is not Kind.ANY:
         raise BadFilterError("absence has no type")
-    return found
+    return chosen
 
 
-def _one_literal_kind(operand: Value | tuple[Value, ...] | None) -> Kind:
+def _common_kind(operand: Value | tuple[Value, ...] | None) -> Kind:
+    """The kind of the literal; of the values of an `in`, the kind that all have."""
     if not isinstance(operand, tuple):
         return _literal_kind(operand)
     kinds = {KIND_OF_LITERAL[type(value)] for value in operand}
@@ -222,6 +222,7 @@ def _literal_kind(operand: Value | tuple[Value, ...] | None) -> Kind:
 
 
 def _check_pattern(operator: str, operand: object) -> None:
+    """Compiles the glob that the operator stands for, because that refuses bad patterns."""
     if operator in STRING_ONLY and operator != "prefix":
         assert isinstance(operand, str)
         _GLOB_OF[operator.removeprefix("not ")](operand)
@@ -231,13 +232,13 @@ def _check_pattern(operator: str, operand: object) -> None:
 
 
 def fitting(kind: Kind) -> Values:
-    """All values of the types that fit."""
+    """All values of the types that fit a kind."""
     if kind is Kind.ANY:
         return domain.PRESENT
-    found = domain.NOTHING
-    for one in TYPES_OF_KIND[kind]:
-        found |= domain.OF_TYPE[one]
-    return found
+    values = domain.NOTHING
+    for value_type in TYPES_OF_KIND[kind]:
+        values |= domain.OF_TYPE[value_type]
+    return values
 
 
 @lru_cache(_SETS_KEPT_MAX)
@@ -255,7 +256,9 @@ def _satisfying(kind: Kind, operator: str, value: Value | tuple[Value, ...] | No
     assert not isinstance(value, tuple)
     if isinstance(value, str):
         return domain.of_strings(_strings_satisfying(operator, value))
-    return domain.of_keys({one: _keys_satisfying(one, operator, value) for one in TYPES_OF_KIND[kind]})
+    return domain.of_keys(
+        {value_type: _keys_satisfying(value_type, operator, value) for value_type in TYPES_OF_KIND[kind]}
+    )
 
 
 def _union_of_equals(kind: Kind, members: tuple[Value, ...]) -> Values:
@@ -264,39 +267,40 @@ def _union_of_equals(kind: Kind, members: tuple[Value, ...]) -> Values:
         return domain.of_strings(of_ranges(rng.union((text, successor(text)) for text in texts)))
     return domain.of_keys(
         {
-            one: rng.union(part for member in members for part in _keys_satisfying(one, "=", member))
-            for one in TYPES_OF_KIND[kind]
+            value_type: rng.union(part for member in members for part in _keys_satisfying(value_type, "=", member))
+            for value_type in TYPES_OF_KIND[kind]
         }
     )
 
 
-def edges(kind: Type, value: Value) -> tuple[int, int]:
-    """The least key of the type at or above `value`, and the least above it."""
-    if kind is Type.INT:
+def edges(value_type: Type, value: Value) -> tuple[int, int]:
+    """The least key of the type at or above `value`, and the least key above it. They differ by 1 where the type has
+    the value itself, and are equal where it has not."""
+    if value_type is Type.INT:
         assert isinstance(value, int | float)
         return math.ceil(value), math.floor(value) + 1
-    if kind is Type.FLOAT:
+    if value_type is Type.FLOAT:
         assert isinstance(value, int | float)
-        near = float(value)
+        near = float(value)  # rounds an int that no float equals; Python compares the two exactly
         key = float_key(near)
         return key + (near < value), key + (near <= value)
     key = int(value) if isinstance(value, bool) else time_key(value)  # type: ignore[arg-type]
     return key, key + 1
 
 
-def _keys_satisfying(kind: Type, operator: str, value: Value) -> Keys:
-    at_or_above, above = edges(kind, value)
+def _keys_satisfying(value_type: Type, operator: str, value: Value) -> Keys:
+    at_or_above, above = edges(value_type, value)
     match operator:
         case "=":
-            return keys_between(kind, at_or_above, above)
+            return keys_between(value_type, at_or_above, above)
         case "<":
-            return keys_between(kind, None, at_or_above)
+            return keys_between(value_type, None, at_or_above)
         case "<=":
-            return keys_between(kind, None, above)
+            return keys_between(value_type, None, above)
         case ">":
-            return keys_between(kind, above, None)
+            return keys_between(value_type, above, None)
         case _:
-            return keys_between(kind, at_or_above, None)
+            return keys_between(value_type, at_or_above, None)
 
 
 _STRING_RANGES: Final[dict[str, Callable[[str], tuple[str, str | None]]]] = {
@@ -325,7 +329,7 @@ def _strings_satisfying(operator: str, text: str) -> Strings:
 
 # --- text ---------------------------------------------------------------------------------------
 
-# Words that a bare name may not be: they mean something where a name may stand or follow.
+# Words that cannot be names without quotes: they have a meaning where a name may stand or follow.
 RESERVED_WORDS: Final = frozenset(
     ("and", "or", "not", "in", "any", "exists", "prefix", "suffix", "contains", "glob", "within", "by", "true", "false")
 )
@@ -336,6 +340,7 @@ _ESCAPES: Final = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 @lru_cache(_NAMES_KEPT_MAX)
 def quoted_name(name: str) -> str:
+    """A name as the filter language writes it: in backquotes unless it is a word that is not reserved."""
     if _BARE_NAME.fullmatch(name) and name.lower() not in RESERVED_WORDS:
         return name
     return _quoted(name, "`")

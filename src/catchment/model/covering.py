@@ -1,8 +1,8 @@
 """Covers and overlaps: one implementation for subscriptions and advertisements (SIENA §3.7).
 
-A filter is a union of boxes. One union covers another when each box of the other lies within it. Where
-no single box holds it, what sticks out of one box is cut into smaller boxes and looked for in the rest.
-The cutting is exact; past COVER_STEPS_MAX it gives the sound answer "no".
+A filter is a union of boxes. A union covers another if each box of the other lies within it. Where no single box
+contains such a box, the part that sticks out of a wider box is cut into smaller boxes, and these are looked for in the
+other wider boxes. The cutting is exact. Past COVER_STEPS_MAX it gives the sound answer "no".
 
 `covers` is exact except past two named limits, where it may answer "no" wrongly: COVER_STEPS_MAX (a
 filter covered only by many alternatives together) and `automaton.AUTOMATON_STEPS_MAX` (string constraints
@@ -17,34 +17,36 @@ from typing import Final
 from catchment.model.box import Box
 
 # Comparisons of boxes for one question. A union of n alternatives may need exponentially many; real
-# ones need a handful.
+# unions need a handful.
 COVER_STEPS_MAX: Final = 10_000
 
 
 class Budget:
-    """Steps left; shared by the questions that together should take bounded time."""
+    """How many steps are left. Several questions may share a budget, so that together they take bounded time."""
 
     def __init__(self, steps: int = COVER_STEPS_MAX) -> None:
         self.steps = steps
 
 
 def covers(wider: Sequence[Box], narrower: Sequence[Box]) -> bool:
-    """Whether all that is in `narrower` is in `wider`."""
+    """Whether the union `narrower` lies within the union `wider`."""
     return all(covers_box(wider, box) for box in narrower)
 
 
 def covers_box(wider: Sequence[Box], box: Box, budget: Budget | None = None) -> bool:
-    if any(one.covers(box) for one in wider):
+    """Whether a box lies within the union `wider`."""
+    if any(other.covers(box) for other in wider):
         return True
     if len(wider) < 2:
         return False
-    # The boxes that say least cut most.
-    return not _sticks_out(box, sorted(wider, key=lambda one: len(one.sets)), budget or Budget())
+    # A box with few constraints is large and leaves the fewest parts: those come first.
+    return not _sticks_out(box, sorted(wider, key=lambda other: len(other.sets)), budget or Budget())
 
 
 def _sticks_out(box: Box, wider: Sequence[Box], budget: Budget) -> bool:
     """Whether some of `box` is in none of `wider` (or, past the budget, may be)."""
-    open_parts = [(box, 0)]  # a part, and the first of `wider` that it was not yet cut by
+    # A part of `box`, and the first box of `wider` that was not yet cut out of it.
+    open_parts = [(box, 0)]
     while open_parts:
         part, at = open_parts.pop()
         while at < len(wider) and budget.steps > 0 and not wider[at].overlaps(part):
@@ -58,5 +60,5 @@ def _sticks_out(box: Box, wider: Sequence[Box], budget: Budget) -> bool:
 
 
 def overlaps(first: Sequence[Box], second: Sequence[Box]) -> bool:
-    """Whether something is in both."""
+    """Whether the two unions have a notification in common."""
     return any(a.overlaps(b) for a in first for b in second)

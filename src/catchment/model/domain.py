@@ -1,7 +1,7 @@
-"""What one attribute may be: absent, or a value of some type.
+"""What a single attribute may be: absent, or a value of some type.
 
-A `Values` is a set over that whole domain: it says of absence and of each type which values are in.
-A filter is a union of products of such sets, one for each attribute, so `covers`, `overlaps` and
+A `Values` is a set over that whole domain: it says whether absence is in, and which values of each type are in.
+A filter is a union of products of such sets, one set for each attribute. So `covers`, `overlaps` and
 emptiness come down to the set operations here.
 """
 
@@ -24,15 +24,15 @@ from catchment.model.values import KEY_BOUNDS, Type, Value, key_of, type_of
 INTEGER_KEYED: Final = (Type.INT, Type.FLOAT, Type.BOOL, Type.TIME)
 
 Keys = Ranges[int]
-_SLOT: Final = {kind: i for i, kind in enumerate(INTEGER_KEYED)}
-_LEAST: Final = tuple(KEY_BOUNDS[kind][0] for kind in INTEGER_KEYED)
+_SLOT: Final = {value_type: i for i, value_type in enumerate(INTEGER_KEYED)}
+_LEAST: Final = tuple(KEY_BOUNDS[value_type][0] for value_type in INTEGER_KEYED)
 ALL_KEYS: Final[tuple[Keys, ...]] = tuple(((least, None),) for least in _LEAST)
 NO_KEYS: Final[tuple[Keys, ...]] = ((), (), (), ())
 
 
-def keys_between(kind: Type, low: int | None, high: int | None) -> Keys:
+def keys_between(value_type: Type, low: int | None, high: int | None) -> Keys:
     """The keys of a type from `low` up to and not including `high`, clipped to the type."""
-    least, greatest = KEY_BOUNDS[kind]
+    least, greatest = KEY_BOUNDS[value_type]
     start = least if low is None else max(low, least)
     end = None if high is None or high > greatest else high
     if start > greatest or (end is not None and end <= start):
@@ -45,7 +45,7 @@ class Values:
     """An immutable set of what an attribute may be."""
 
     absent: bool
-    keys: tuple[Keys, ...]  # by INTEGER_KEYED
+    keys: tuple[Keys, ...]  # one for each type of INTEGER_KEYED, in that order
     strings: Strings
 
     def __contains__(self, value: Value | None) -> bool:
@@ -96,51 +96,52 @@ class Values:
         )
 
     @property
-    def is_plain(self) -> bool:
-        return self.strings.is_plain
+    def is_ranges(self) -> bool:
+        """Whether its strings are a union of ranges, as the keys of the other types always are."""
+        return self.strings.is_ranges
 
     @property
     def types(self) -> Iterator[Type]:
-        """The types of which it holds some value."""
+        """The types of which it holds at least one value."""
         if self.strings:
             yield Type.STRING
-        yield from (kind for kind, keys in zip(INTEGER_KEYED, self.keys, strict=True) if keys)
+        yield from (value_type for value_type, keys in zip(INTEGER_KEYED, self.keys, strict=True) if keys)
 
-    def keys_of(self, kind: Type) -> Keys:
-        return self.keys[_SLOT[kind]]
+    def keys_of(self, value_type: Type) -> Keys:
+        return self.keys[_SLOT[value_type]]
 
     @property
     def parts(self) -> int:
-        """In how many conjunctions of constraints it could be said at the most."""
+        """An upper bound on the number of conjunctions that it takes to write this set as constraints."""
         strings = sum(len(piece.ranges) for piece in self.strings.pieces)
         return self.absent + sum(map(len, self.keys)) + strings
 
     @property
     def size(self) -> int:
-        """One for each bound, and the characters of strings: how long it is to say."""
+        """How long the set is to write: 1 for each bound, and the characters of strings."""
         return 1 + 2 * sum(map(len, self.keys)) + self.strings.size
 
 
 def of_keys(keys_by_type: Mapping[Type, Keys]) -> Values:
-    """Just those values of some types."""
+    """The values with these keys, and nothing else."""
     slots = list(NO_KEYS)
-    for kind, keys in keys_by_type.items():
-        slots[_SLOT[kind]] = keys
+    for value_type, keys in keys_by_type.items():
+        slots[_SLOT[value_type]] = keys
     return Values(False, tuple(slots), NO_STRING)
 
 
 def all_of(sets: Sequence[Values]) -> Values:
-    """What is in every one of them."""
+    """The intersection of some sets."""
     if len(sets) == 1:
         return sets[0]
-    keys = tuple(reduce(rng.intersection, slots) for slots in zip(*(found.keys for found in sets), strict=True))
-    return Values(all(found.absent for found in sets), keys, strings_in_all([found.strings for found in sets]))
+    keys = tuple(reduce(rng.intersection, slots) for slots in zip(*(values.keys for values in sets), strict=True))
+    return Values(all(values.absent for values in sets), keys, strings_in_all([values.strings for values in sets]))
 
 
 def any_of(sets: Sequence[Values]) -> Values:
-    """What is in some of them."""
-    keys = tuple(rng.union(chain(*slots)) for slots in zip(*(found.keys for found in sets), strict=True))
-    return Values(any(found.absent for found in sets), keys, strings_in_any([found.strings for found in sets]))
+    """The union of some sets."""
+    keys = tuple(rng.union(chain(*slots)) for slots in zip(*(values.keys for values in sets), strict=True))
+    return Values(any(values.absent for values in sets), keys, strings_in_any([values.strings for values in sets]))
 
 
 def of_strings(strings: Strings) -> Values:
@@ -153,5 +154,8 @@ PRESENT: Final = Values(False, ALL_KEYS, EVERY_STRING)
 ABSENT: Final = Values(True, NO_KEYS, NO_STRING)
 OF_TYPE: Final[dict[Type, Values]] = {
     Type.STRING: of_strings(EVERY_STRING),
-    **{kind: of_keys({kind: ((least, None),)}) for kind, least in zip(INTEGER_KEYED, _LEAST, strict=True)},
+    **{
+        value_type: of_keys({value_type: ((least, None),)})
+        for value_type, least in zip(INTEGER_KEYED, _LEAST, strict=True)
+    },
 }

@@ -1,10 +1,10 @@
-"""Why a filter matched a notification or did not: clause by clause, with what would have held instead.
+"""Why a filter matched a notification or did not, clause by clause, with values that would have matched.
 
-A filter is explained through its alternatives, the conjunctions it is printed, indexed and routed as;
-the one with the fewest failing clauses is the *nearest*. Each failing clause carries an example: a value
-that satisfies it together with all other clauses of its alternative on the same attribute. So putting
-the examples of one alternative in place (and removing what must be absent) always makes it hold. Only
-where no example of a permitted size is found does a clause go without one.
+A filter is explained by its alternatives: the conjunctions that are printed, indexed and routed. The alternative with
+the fewest failing clauses is the *nearest*. Each failing clause has an example: a value that satisfies it and all other
+clauses of its alternative on the same attribute. So if a notification gets the examples of an alternative (and loses
+the attributes that must be absent), the alternative always holds. A clause goes without an example only where no
+example of a permitted size is known.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import Final
 from catchment.errors import SHOWN_CHARACTERS_MAX, CatchmentError
 from catchment.model import globs
 from catchment.model.cesql import Cesql
+from catchment.model.conjunction import Conjunction, Matchable
 from catchment.model.constraint import KIND_OF_LITERAL, TYPES_OF_KIND, Constraint, literal, quoted_name
 from catchment.model.domain import EVERYTHING, INTEGER_KEYED, Values
-from catchment.model.filter import Conjunction, Filter, Matchable
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.model.values import (
     KEY_BOUNDS,
@@ -37,25 +38,25 @@ from catchment.model.values import (
     value_to_json,
 )
 
-# A list in a sentence: enough to see what kind of values it holds.
+# So many values of an `in` are listed in a sentence: enough to see what kind of values they are.
 LISTED_VALUES_MAX: Final = 8
-# Subscriptions repeat their constraints, and so does one filter against many notifications.
+# So many examples are cached: subscriptions share constraints, and a filter is explained for many notifications.
 _EXAMPLES_KEPT_MAX: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One constraint against the value seen, None where the attribute is absent."""
+    """A constraint, and the value that the notification has for it: None where the attribute is absent."""
 
     constraint: Constraint
     value: Value | None
     held: bool
     # The constraints of the same alternative on the same attribute, this one included.
-    _together: tuple[Constraint, ...] = field(repr=False, compare=False)
+    _same_name: tuple[Constraint, ...] = field(repr=False, compare=False)
 
     @property
     def reason(self) -> str:
-        """Why it failed; nothing when it held."""
+        """Why the clause failed; empty if it held."""
         if self.held:
             return ""
         if self.constraint.operator == "absent":
@@ -68,16 +69,17 @@ class Clause:
 
     @property
     def wanted(self) -> str:
-        """What holds, in words."""
+        """What the clause asks for, in words."""
         return _wanted(self.constraint)
 
     @property
     def example(self) -> Value | None:
-        """A value that makes this clause and those beside it hold; None where absence does, or none is found."""
-        return example_of(self._together)
+        """A value that satisfies this clause and the others of its alternative on the same attribute. None where the
+        attribute must be absent, or no such value is known."""
+        return example_of(self._same_name)
 
     def __str__(self) -> str:
-        """The attribute, why it failed and, where the reason does not tell, what was wanted."""
+        """The attribute, why the clause failed and, unless the reason says it, what it asks for."""
         name = quoted_name(self.constraint.name)
         reason = self.reason
         if self.held or reason.startswith("value "):
@@ -85,16 +87,16 @@ class Clause:
         return f"{name}: {reason}, {'' if self.constraint.operator == 'absent' else 'wanted '}{self.wanted}"
 
     def to_json(self) -> dict[str, Json]:
-        found: dict[str, Json] = {"clause": str(self.constraint), "constraint": self.constraint.to_json()}
-        found |= {"held": self.held, "value": _json_or_none(self.value), "wanted": self.wanted}
+        data: dict[str, Json] = {"clause": str(self.constraint), "constraint": self.constraint.to_json()}
+        data |= {"held": self.held, "value": _json_or_none(self.value), "wanted": self.wanted}
         if not self.held:
-            found |= {"reason": self.reason, "example": _json_or_none(self.example)}
-        return found
+            data |= {"reason": self.reason, "example": _json_or_none(self.example)}
+        return data
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedAlternative:
-    """One conjunction of the filter, clause by clause."""
+    """An alternative of the filter, clause by clause."""
 
     conjunction: Conjunction
     clauses: tuple[Clause, ...]
@@ -114,7 +116,7 @@ class ExplainedAlternative:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedExpression:
-    """A CESQL expression as one clause: it held, came to something else than true, or met an error."""
+    """A CESQL expression as a single clause: it was true, had another value, or met errors."""
 
     text: str
     value: Value
@@ -126,36 +128,38 @@ class ExplainedExpression:
 
     @property
     def reason(self) -> str:
-        """Why it failed; nothing when it held."""
+        """Why the expression failed; empty if it held."""
         return "" if self.held else "; ".join(self.faults) or f"gives {shown_literal(self.value)}"
 
     def __str__(self) -> str:
         return f"expression {self.text}: {self.reason or 'holds'}"
 
     def to_json(self) -> dict[str, Json]:
-        found: dict[str, Json] = {"clause": self.text, "held": self.held}
-        return found if self.held else found | {"reason": self.reason}
+        data: dict[str, Json] = {"clause": self.text, "held": self.held}
+        return data if self.held else data | {"reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A filter against one notification. Of CESQL the alternatives are those of the filter it implies: they hold
-    wherever the expression does, and it may fail where they hold."""
+    """Why a filter matched a notification or did not. For CESQL the alternatives are those of the filter that the
+    expression implies: they hold wherever the expression does, but the expression may fail where they hold."""
 
     alternatives: tuple[ExplainedAlternative, ...]
     expression: ExplainedExpression | None = None
 
     @property
     def matched(self) -> bool:
-        return any(one.held for one in self.alternatives) and (self.expression is None or self.expression.held)
+        is_implied_matched = any(alternative.held for alternative in self.alternatives)
+        return is_implied_matched and (self.expression is None or self.expression.held)
 
     @property
     def nearest(self) -> ExplainedAlternative | None:
-        """The alternative with the fewest failing clauses, then the most that held; None in an empty filter."""
+        """The alternative with the fewest failing clauses; of several, the one with the most clauses that held. None
+        if the filter has no alternatives."""
         return min(self.alternatives, key=_distance, default=None)
 
     def __str__(self) -> str:
-        """One line: the alternative that held, or what failed in the nearest."""
+        """A single line: the alternative that held, or what failed in the nearest."""
         nearest = self.nearest
         if nearest is None:
             return "the filter contradicts itself: nothing can match"
@@ -165,16 +169,16 @@ class Explanation:
 
     def to_json(self) -> dict[str, Json]:
         nearest = self.nearest
-        found: dict[str, Json] = {
+        data: dict[str, Json] = {
             "matched": self.matched,
             "nearest": None if nearest is None else self.alternatives.index(nearest),
-            "alternatives": [one.to_json() for one in self.alternatives],
+            "alternatives": [alternative.to_json() for alternative in self.alternatives],
         }
-        return found if self.expression is None else found | {"expression": self.expression.to_json()}
+        return data if self.expression is None else data | {"expression": self.expression.to_json()}
 
 
 def explain(filter: Filter | Cesql, notification: Matchable) -> Explanation:
-    """Agrees with `filter.matches(notification)` always."""
+    """Why the filter matches the notification or does not. `matched` always equals `filter.matches(notification)`."""
     values = notification.matched if isinstance(notification, Notification) else notification
     if isinstance(filter, Cesql):
         return replace(explain(filter.filter, values), expression=_expression(filter, values))
@@ -186,21 +190,21 @@ def explain(filter: Filter | Cesql, notification: Matchable) -> Explanation:
     )
 
 
-def _expression(found: Cesql, values: Mapping[str, Value]) -> ExplainedExpression:
-    came_to = found.evaluate(values)
-    return ExplainedExpression(found.text, came_to.value, tuple(map(str, came_to.errors)))
+def _expression(expression: Cesql, values: Mapping[str, Value]) -> ExplainedExpression:
+    result = expression.evaluate(values)
+    return ExplainedExpression(expression.text, result.value, tuple(map(str, result.errors)))
 
 
 def _clauses(conjunction: Conjunction, values: Mapping[str, Value]) -> Iterator[Clause]:
-    for one in conjunction.constraints:
-        value = values.get(one.name)
-        together = tuple(other for other in conjunction.constraints if other.name == one.name)
-        yield Clause(one, value, one.matches(value), together)
+    for constraint in conjunction.constraints:
+        value = values.get(constraint.name)
+        same_name = tuple(other for other in conjunction.constraints if other.name == constraint.name)
+        yield Clause(constraint, value, constraint.matches(value), same_name)
 
 
-def _distance(found: ExplainedAlternative) -> tuple[int, int]:
-    failing = len(found.failing)
-    return failing, failing - len(found.clauses)
+def _distance(alternative: ExplainedAlternative) -> tuple[int, int]:
+    failing = len(alternative.failing)
+    return failing, failing - len(alternative.clauses)  # the second is minus the number of clauses that held
 
 
 def _json_or_none(value: Value | None) -> Json:
@@ -209,7 +213,7 @@ def _json_or_none(value: Value | None) -> Json:
 
 # --- words --------------------------------------------------------------------------------------
 
-# For each operator what holds, and what is said of a value that fails.
+# For each operator: what it asks for, and what is said about a value that fails it.
 _WORDS: Final = {
     "=": ("= {}", "is not {}"),
     "!=": ("anything but {}", "is {}"),
@@ -253,7 +257,7 @@ def _wanted(constraint: Constraint) -> str:
 
 
 def _is_typed(constraint: Constraint) -> bool:
-    """Whether it names a type where the literal alone would say less."""
+    """Whether it names a type that its literal alone does not imply."""
     operand = constraint.value[0] if isinstance(constraint.value, tuple) else constraint.value
     return operand is not None and constraint.kind is not KIND_OF_LITERAL[type(operand)]
 
@@ -267,11 +271,12 @@ def _failing(constraint: Constraint) -> str:
 
 @lru_cache(_EXAMPLES_KEPT_MAX)
 def example_of(constraints: tuple[Constraint, ...]) -> Value | None:
-    """A plain value that satisfies all of some constraints on one attribute; None if none is found."""
+    """A simple value that satisfies all these constraints, which are on the same attribute; None if none is known."""
     wanted = EVERYTHING
-    for one in constraints:
-        wanted &= one.satisfied_by
-    return next((found for found in _candidates(constraints, wanted) if found in wanted and _is_value(found)), None)
+    for constraint in constraints:
+        wanted &= constraint.satisfied_by
+    candidates = _candidates(constraints, wanted)
+    return next((candidate for candidate in candidates if candidate in wanted and _is_value(candidate)), None)
 
 
 def _is_value(candidate: Value) -> bool:
@@ -283,13 +288,13 @@ def _is_value(candidate: Value) -> bool:
 
 
 def _candidates(constraints: tuple[Constraint, ...], wanted: Values) -> Iterator[Value]:
-    """The plainest first: what the constraints name, values around and between those, and at last the
-    least of the set itself."""
-    operands = [value for one in constraints for value in _operands(one)]
+    """Values that may satisfy the constraints, the simplest first: their operands, values around and between the
+    operands, some samples, and at last the least members of the set itself."""
+    operands = [value for constraint in constraints for value in _operands(constraint)]
     yield from _joined_strings(constraints)
-    for one in constraints:
-        for operand in _operands(one):
-            yield from _strings_near(one.operator, operand) if isinstance(operand, str) else _near(operand)
+    for constraint in constraints:
+        for operand in _operands(constraint):
+            yield from _strings_near(constraint.operator, operand) if isinstance(operand, str) else _near(operand)
     yield from _between([value for value in operands if isinstance(value, int | float)])
     yield from _SAMPLES
     yield from _least_of(wanted)
@@ -316,13 +321,13 @@ def _near(operand: Value) -> Iterator[Value]:
         yield from (operand, whole + 1, whole, whole - 1, near, near + 1.0, near - 1.0)
 
 
-# In microseconds: a second looks plainer in an example than the smallest step.
+# In microseconds. A second comes before the smallest step, because it looks simpler in an example.
 _TIME_STEPS: Final = (0, 1_000_000, -1_000_000, 1, -1)
 
 
 def _between(numbers: list[int | float]) -> Iterator[Value]:
     for low, high in pairwise(sorted(numbers)):
-        # Halved before it is added: the sum of two large floats may overflow.
+        # Halved before they are added: the sum of two large floats may overflow.
         yield low / 2 + high / 2
 
 
@@ -343,7 +348,7 @@ def _strings_near(operator: str, operand: str) -> Iterator[Value]:
 def _joined_strings(constraints: tuple[Constraint, ...]) -> Iterator[Value]:
     """Prefix, substrings and suffix written one after the other."""
     parts = {
-        operator: "".join(str(one.value) for one in constraints if one.operator == operator)
+        operator: "".join(str(constraint.value) for constraint in constraints if constraint.operator == operator)
         for operator in ("prefix", "substring", "suffix")
     }
     if any(parts.values()):
@@ -356,5 +361,5 @@ def _least_of(wanted: Values) -> Iterator[Value]:
         shortest = wanted.strings.extremes[0]
         if shortest is not None:
             yield shortest
-    for kind in INTEGER_KEYED:
-        yield from (from_key(kind, low) for low, _ in wanted.keys_of(kind))
+    for value_type in INTEGER_KEYED:
+        yield from (from_key(value_type, low) for low, _ in wanted.keys_of(value_type))

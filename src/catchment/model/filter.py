@@ -1,8 +1,7 @@
-"""Filters, and what is made of them: conjunctions, advertisements, patterns, subscriptions.
+"""Filters, and what is made of them: advertisements, patterns, subscriptions.
 
-A filter is a union of boxes in normal form (`normal.py`): equal filters are equal objects. What people
-read and what brokers index are its *alternatives*, conjunctions of plain constraints that together say
-the same (`spelling.py`).
+A filter is a union of boxes in normal form (`normal.py`): filters with the same meaning are equal. People read, and
+brokers index, its *alternatives*: conjunctions of constraints that together have the same meaning (`spelling.py`).
 """
 
 from __future__ import annotations
@@ -19,65 +18,29 @@ from catchment.errors import BadFilterError, LimitError, shown
 from catchment.model import covering, language
 from catchment.model.box import WHOLE, Box
 from catchment.model.cesql import Cesql
+from catchment.model.conjunction import Conjunction, Matchable, box_of, matched_values
 from catchment.model.constraint import Constraint, constraint, quoted_name
-from catchment.model.domain import ABSENT, NOTHING, Values, all_of
+from catchment.model.domain import ABSENT, NOTHING, Values
+from catchment.model.fast_path import is_small, spelled_fast
 from catchment.model.normal import ALTERNATIVES_MAX, irredundant, normalized
-from catchment.model.notification import Notification
-from catchment.model.plain import is_plain, spelled_plainly
 from catchment.model.spelling import spelled
 from catchment.model.values import (
     MICROSECOND,
     Json,
-    Value,
     checked_duration,
     checked_name,
     checked_string,
     format_duration,
 )
 
-# A filter is repeated in every routing table on its way; what is larger is data.
+# A filter is repeated in the routing tables of many brokers. See `Filter.size`.
 FILTER_SIZE_MAX: Final = 16_384
-# The work of one `and` between unions, before anything cancels.
+# The products of alternatives that a single `and` may make, before equal and contradictory ones are dropped.
 PRODUCTS_MAX: Final = 4 * ALTERNATIVES_MAX
-# A pattern holds this many filters: each is state at some broker for each key.
+# Filters in a pattern: each takes memory at some broker, for each key.
 PATTERN_FILTERS_MAX: Final = 64
 PATTERN_KEYS_MAX: Final = 8
 IDENTITY_CODEPOINTS_MAX: Final = 1_024
-
-Matchable = Notification | Mapping[str, Value]
-
-
-def _matched(notification: Matchable) -> Mapping[str, Value]:
-    return notification.matched if isinstance(notification, Notification) else notification
-
-
-@dataclass(frozen=True, slots=True)
-class Conjunction:
-    """Constraints that must all hold: SIENA's filter."""
-
-    constraints: tuple[Constraint, ...]
-
-    @property
-    def box(self) -> Box:
-        return box_of(self.constraints)
-
-    @property
-    def comparisons(self) -> int:
-        return sum(one.comparisons for one in self.constraints)
-
-    def matches(self, notification: Matchable) -> bool:
-        values = _matched(notification)
-        return all(one.matches(values.get(one.name)) for one in self.constraints)
-
-    def __str__(self) -> str:
-        return " and ".join(map(str, self.constraints)) or "true"
-
-
-def box_of(constraints: Iterable[Constraint]) -> Box:
-    sets: dict[str, list[Values]] = {}
-    for one in constraints:
-        sets.setdefault(one.name, []).append(one.satisfied_by)
-    return Box({name: all_of(found) for name, found in sets.items()})
 
 
 class Filter:
@@ -85,35 +48,37 @@ class Filter:
 
     __slots__ = ("__dict__", "_written")
 
+    # The conjunction that the filter was written as; None if it was written in another way.
     _written: Conjunction | None
 
     def __init__(self, text: str) -> None:
         expression = language.parse_filter(text)
         self._written = _conjunction(expression)
-        if self._written is None or not is_plain(text, self._written.constraints):
+        if self._written is None or not is_small(text, self._written.constraints):
             self.boxes = union_of(expression).boxes
             self._check_size()
 
     @cached_property
     def boxes(self) -> tuple[Box, ...]:
-        """Made when somebody asks, of a plain filter: most are only indexed."""
+        """The union of boxes in normal form. A small conjunction gets its box when it is first asked for: most filters
+        are only indexed, and the index needs no boxes."""
         assert self._written is not None
         return normalized([self._written.box])
 
     @classmethod
     def of(cls, *constraints: Constraint | Sequence[object]) -> Filter:
-        """All of some constraints: each a Constraint or (name, operator[, value[, type]])."""
-        written = Conjunction(tuple(_as_constraint(one) for one in constraints))
-        found = cls.of_boxes([written.box])
-        found._written = written
-        return found
+        """A filter that matches if all constraints hold. Each is a Constraint or (name, operator[, value[, type]])."""
+        written = Conjunction(tuple(map(_as_constraint, constraints)))
+        filter = cls.of_boxes([written.box])
+        filter._written = written
+        return filter
 
     @classmethod
     def of_boxes(cls, boxes: Iterable[Box]) -> Filter:
-        found = cls.__new__(cls)
-        found.boxes, found._written = normalized(boxes), None
-        found._check_size()
-        return found
+        filter = cls.__new__(cls)
+        filter.boxes, filter._written = normalized(boxes), None
+        filter._check_size()
+        return filter
 
     @classmethod
     def everything(cls) -> Filter:
@@ -124,8 +89,9 @@ class Filter:
         return cls.of_boxes([])
 
     def _check_size(self) -> None:
+        # The upper bounds are cheap. Only where they exceed a limit is the filter spelled out to count exactly.
         if sum(box.alternatives_max for box in self.boxes) > ALTERNATIVES_MAX:
-            count = sum(prod(len(spelled(*one)) for one in box.sets.items()) for box in self.boxes)
+            count = sum(prod(len(spelled(*named)) for named in box.sets.items()) for box in self.boxes)
             if count > ALTERNATIVES_MAX:
                 raise LimitError(
                     "ALTERNATIVES_MAX", ALTERNATIVES_MAX, f"{count:,} alternatives", "split the subscription"
@@ -137,11 +103,11 @@ class Filter:
     # --- relations ---
 
     def matches(self, notification: Matchable) -> bool:
-        values = _matched(notification)
+        values = matched_values(notification)
         return any(box.contains(values) for box in self.boxes)
 
     def covers(self, other: Filter) -> bool:
-        """Whether it matches all that `other` matches."""
+        """Whether it matches every notification that `other` matches."""
         return covering.covers(self.boxes, other.boxes)
 
     def overlaps(self, other: Filter) -> bool:
@@ -150,7 +116,7 @@ class Filter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no notification can match it: it contradicts itself."""
+        """Whether no notification can match it, because it contradicts itself."""
         return not (self.boxes if self._written is None else self.alternatives)
 
     def __and__(self, other: Filter) -> Filter:
@@ -163,35 +129,36 @@ class Filter:
 
     @cached_property
     def alternatives(self) -> tuple[Conjunction, ...]:
-        """Conjunctions that together say the same; () when nothing can match."""
-        if self._written is not None and (plain := spelled_plainly(self._written.constraints)) is not None:
-            return (Conjunction(plain),)
-        found = [
-            Conjunction(tuple(one for part in parts for one in part))
+        """Conjunctions in canonical form that together mean the same; () when nothing can match."""
+        if self._written is not None and (constraints := spelled_fast(self._written.constraints)) is not None:
+            return (Conjunction(constraints),)
+        # A set of values may take several alternatives to write: a box becomes the product of those of its names.
+        conjunctions = [
+            Conjunction(tuple(constraint for part in parts for constraint in part))
             for box in self.boxes
             for parts in product(*(spelled(*named) for named in box.sets.items()))
         ]
-        return tuple(found if len(self.boxes) < 2 else _needed(found))
+        return tuple(conjunctions if len(self.boxes) < 2 else _needed(conjunctions))
 
     @property
     def conjunctions(self) -> tuple[Conjunction, ...]:
-        """Conjunctions that together say the same, the one it was written as if it was: what an index
-        takes in, which brings its own order to constraints and needs no normal form."""
+        """Conjunctions that together mean the same: the one that the filter was written as, if it was, else the
+        alternatives. An index takes these, because it needs no normal form and sorts constraints itself."""
         return self.alternatives if self._written is None else (self._written,)
 
     @property
     def comparisons(self) -> int:
-        """How many comparisons deciding it may take: what approximation bounds."""
-        return sum(one.comparisons for one in self.alternatives)
+        """How many comparisons it may take to match a notification. Approximation bounds these."""
+        return sum(conjunction.comparisons for conjunction in self.alternatives)
 
     @property
     def size(self) -> int:
-        """Characters of names and strings and one for each comparison, over all alternatives."""
-        return sum(one.box.size for one in self.alternatives)
+        """The characters of names and strings, and 1 for each comparison, over all alternatives."""
+        return sum(conjunction.box.size for conjunction in self.alternatives)
 
     @property
     def names(self) -> frozenset[str]:
-        """The attributes it looks at."""
+        """The names of the attributes that the filter depends on."""
         return frozenset(name for box in self.boxes for name in box.sets)
 
     def __str__(self) -> str:
@@ -210,69 +177,80 @@ class Filter:
         return Filter.from_json, (self.to_json(),)
 
     def to_json(self) -> dict[str, Json]:
-        return {"any": [{"all": [one.to_json() for one in found.constraints]} for found in self.alternatives]}
+        return {
+            "any": [
+                {"all": [constraint.to_json() for constraint in conjunction.constraints]}
+                for conjunction in self.alternatives
+            ]
+        }
 
     @classmethod
-    def from_json(cls, found: object) -> Filter:
+    def from_json(cls, data: object) -> Filter:
         """From `{"any": [{"all": [constraint, …]}, …]}`, or from text."""
-        if isinstance(found, str):
-            return cls(found)
-        alternatives = found.get("any") if isinstance(found, Mapping) and set(found) == {"any"} else None
-        if not isinstance(alternatives, list) or not all(_is_all(one) for one in alternatives):
+        if isinstance(data, str):
+            return cls(data)
+        alternatives = data.get("any") if isinstance(data, Mapping) and set(data) == {"any"} else None
+        if not isinstance(alternatives, list) or not all(map(_is_all, alternatives)):
             raise BadFilterError(
-                f'{shown(found)} is not a filter: write text or {{"any": [{{"all": [constraint, …]}}]}}'
+                f'{shown(data)} is not a filter: write text or {{"any": [{{"all": [constraint, …]}}]}}'
             )
         if len(alternatives) > ALTERNATIVES_MAX:
             raise LimitError("ALTERNATIVES_MAX", ALTERNATIVES_MAX, f"{len(alternatives):,} alternatives")
-        return cls.of_boxes(box_of(map(Constraint.from_json, one["all"])) for one in alternatives)
+        return cls.of_boxes(box_of(map(Constraint.from_json, alternative["all"])) for alternative in alternatives)
 
 
 def _needed(conjunctions: list[Conjunction]) -> list[Conjunction]:
-    """Leaves out what the others say anyway: a box says at once what conjunctions may say twice."""
-    by_box = {one.box: one for one in conjunctions}
+    """Leaves out each conjunction that lies within the others. Boxes that need each other may be spelled with
+    alternatives that do not."""
+    by_box = {conjunction.box: conjunction for conjunction in conjunctions}
     return [by_box[box] for box in irredundant(list(by_box))]
 
 
-def _conjunction(found: language.Expression) -> Conjunction | None:
-    """An expression as one conjunction of the constraints that stand in it, if it is no more than that."""
-    parts = found.parts if isinstance(found, language.And) else (found,)
+def _conjunction(expression: language.Expression) -> Conjunction | None:
+    """An expression that is only constraints joined by `and`, as a conjunction; else None."""
+    parts = expression.parts if isinstance(expression, language.And) else (expression,)
     constraints = tuple(part for part in parts if isinstance(part, Constraint))
     return Conjunction(constraints) if len(constraints) == len(parts) else None
 
 
-def _is_all(found: object) -> bool:
-    return isinstance(found, Mapping) and set(found) == {"all"} and isinstance(found["all"], list)
+def _is_all(data: object) -> bool:
+    return isinstance(data, Mapping) and set(data) == {"all"} and isinstance(data["all"], list)
 
 
-def _as_constraint(found: Constraint | Sequence[object]) -> Constraint:
-    if isinstance(found, Constraint):
-        return found
-    if isinstance(found, str) or not 2 <= len(found) <= 4:
-        raise BadFilterError(f"{shown(found)} is not a constraint: write (name, operator, value) or add a type")
-    return constraint(*found)
+def _as_constraint(given: Constraint | Sequence[object]) -> Constraint:
+    if isinstance(given, Constraint):
+        return given
+    if isinstance(given, str) or not 2 <= len(given) <= 4:
+        raise BadFilterError(f"{shown(given)} is not a constraint: write (name, operator, value) or add a type")
+    return constraint(*given)
 
 
 # --- expressions --------------------------------------------------------------------------------
 
 
 def intersections(first: Sequence[Box], second: Sequence[Box]) -> list[Box]:
+    """The intersection of two unions of boxes: of each box with each, without the empty ones."""
     if len(first) * len(second) > PRODUCTS_MAX:
         raise LimitError("PRODUCTS_MAX", PRODUCTS_MAX, f"{len(first) * len(second):,} products of alternatives")
     return [both for a in first for b in second if (both := a & b)]
 
 
-def union_of(found: language.Expression, positive: bool = True) -> Filter:
-    """The filter of an expression, `not` pushed down to the constraints by De Morgan's laws, which hold
-    in three-valued logic: what makes a conjunction false makes one of its parts false."""
-    match found:
+def union_of(expression: language.Expression, positive: bool = True) -> Filter:
+    """The notifications that make an expression true or, if not `positive`, those that make it false.
+
+    De Morgan's laws move `not` down to the constraints. They hold in three-valued logic too: a conjunction is false
+    if and only if one of its parts is false.
+    """
+    match expression:
         case bool():
-            return Filter.everything() if found is positive else Filter.nothing()
+            return Filter.everything() if expression is positive else Filter.nothing()
         case Constraint():
-            return Filter.of_boxes([Box({found.name: found.satisfied_by if positive else found.failed_by})])
+            values = expression.satisfied_by if positive else expression.failed_by
+            return Filter.of_boxes([Box({expression.name: values})])
         case language.Not(inner):
             return union_of(inner, not positive)
         case language.And(parts) | language.Or(parts):
-            joined = isinstance(found, language.And) is positive
+            joined = isinstance(expression, language.And) is positive
             return _intersection(parts, positive) if joined else _union(parts, positive)
 
 
@@ -281,9 +259,10 @@ def _union(parts: Sequence[language.Expression], positive: bool) -> Filter:
 
 
 def _intersection(parts: Sequence[language.Expression], positive: bool) -> Filter:
-    # Plain constraints all at once, then what has alternatives: few products, each normalized once.
-    plain = [part for part in parts if positive and isinstance(part, Constraint)]
-    boxes: Sequence[Box] = Filter.of_boxes([box_of(plain)]).boxes
+    # First all single constraints at once, then the parts that have alternatives: that makes few products, and each
+    # is normalized once.
+    constraints = [part for part in parts if positive and isinstance(part, Constraint)]
+    boxes: Sequence[Box] = Filter.of_boxes([box_of(constraints)]).boxes
     for part in parts:
         if not (positive and isinstance(part, Constraint)):
             boxes = Filter.of_boxes(intersections(boxes, union_of(part, positive).boxes)).boxes
@@ -294,7 +273,7 @@ def _intersection(parts: Sequence[language.Expression], positive: bool) -> Filte
 
 
 class Advertisement:
-    """What a publisher may publish: every attribute satisfies some constraint of it (SIENA §3.5)."""
+    """What a publisher may publish: every attribute must satisfy some constraint of the advertisement (SIENA §3.5)."""
 
     __slots__ = ("box", "constraints")
 
@@ -305,21 +284,21 @@ class Advertisement:
 
     @classmethod
     def of(cls, *constraints: Constraint | Sequence[object]) -> Advertisement:
-        found = cls.__new__(cls)
-        found._set([_as_constraint(one) for one in constraints])
-        return found
+        advertisement = cls.__new__(cls)
+        advertisement._set([_as_constraint(given) for given in constraints])
+        return advertisement
 
     def _set(self, constraints: Sequence[Constraint]) -> None:
         if len(constraints) > language.FILTER_CONSTRAINTS_MAX:
             raise LimitError("FILTER_CONSTRAINTS_MAX", language.FILTER_CONSTRAINTS_MAX, f"{len(constraints):,}")
-        for one in constraints:
-            if one.operator == "absent":
-                raise BadFilterError(f"an advertisement says what may appear: leave out {one}")
+        for given in constraints:
+            if given.operator == "absent":
+                raise BadFilterError(f"an advertisement says what may appear: leave out {given}")
         self.box = _advertised(constraints)
         self.constraints = _irredundant(constraints)
 
     def matches(self, notification: Matchable) -> bool:
-        values = _matched(notification)
+        values = matched_values(notification)
         return self.box.contains(values) and all(name in self.box.sets for name in values if not name.startswith("$"))
 
     def covers(self, other: Advertisement) -> bool:
@@ -346,37 +325,40 @@ class Advertisement:
         return Advertisement.from_json, (self.to_json(),)
 
     def to_json(self) -> dict[str, Json]:
-        return {"advertised": [one.to_json() for one in self.constraints]}
+        return {"advertised": [constraint.to_json() for constraint in self.constraints]}
 
     @classmethod
-    def from_json(cls, found: object) -> Advertisement:
-        if isinstance(found, str):
-            return cls(found)
-        listed = found.get("advertised") if isinstance(found, Mapping) and set(found) == {"advertised"} else None
+    def from_json(cls, data: object) -> Advertisement:
+        """From `{"advertised": [constraint, …]}`, or from text."""
+        if isinstance(data, str):
+            return cls(data)
+        listed = data.get("advertised") if isinstance(data, Mapping) and set(data) == {"advertised"} else None
         if not isinstance(listed, list):
             raise BadFilterError(
-                f'{shown(found)} is not an advertisement: write text or {{"advertised": [constraint, …]}}'
+                f'{shown(data)} is not an advertisement: write text or {{"advertised": [constraint, …]}}'
             )
         return cls.of(*map(Constraint.from_json, listed))
 
 
 def _advertised(constraints: Iterable[Constraint]) -> Box:
+    """The box of an advertisement: constraints on the same name are alternatives, and every name may be absent."""
     sets: dict[str, Values] = {}
-    for one in constraints:
-        sets[one.name] = sets.get(one.name, ABSENT) | one.satisfied_by
+    for given in constraints:
+        sets[given.name] = sets.get(given.name, ABSENT) | given.satisfied_by
     return Box(sets, ABSENT)
 
 
 def _irredundant(constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
-    """Leaves out what the other constraints on the same name allow anyway."""
+    """Leaves out each constraint whose values the other constraints on the same name allow too. Those with the most
+    comparisons go first."""
     kept = sorted(set(constraints), key=str)
-    for one in sorted(kept, key=lambda found: (-found.comparisons, str(found))):
+    for candidate in sorted(kept, key=lambda given: (-given.comparisons, str(given))):
         others = NOTHING
         for other in kept:
-            if other.name == one.name and other is not one:
+            if other.name == candidate.name and other is not candidate:
                 others |= other.satisfied_by
-        if others and one.satisfied_by.is_subset(others):
-            kept.remove(one)
+        if others and candidate.satisfied_by.is_subset(others):
+            kept.remove(candidate)
     return tuple(kept)
 
 
@@ -384,7 +366,8 @@ def _irredundant(constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
 
 
 class Pattern:
-    """A sequence of filters, within a time and by the values of attributes where it says so (SIENA §3.4)."""
+    """A sequence of filters (SIENA §3.4). `within` limits the time from the first notification to the last; `by` names
+    attributes whose values must be the same in all notifications of a sequence."""
 
     __slots__ = ("_identity", "by", "filters", "within")
 
@@ -397,9 +380,9 @@ class Pattern:
 
     @classmethod
     def of(cls, *filters: Filter, within: timedelta | None = None, by: Sequence[str] = ()) -> Pattern:
-        found = cls.__new__(cls)
-        found._set(filters, within, by)
-        return found
+        pattern = cls.__new__(cls)
+        pattern._set(filters, within, by)
+        return pattern
 
     def _set(self, filters: Sequence[Filter], within: timedelta | None, by: Sequence[str]) -> None:
         if not filters:
@@ -415,10 +398,12 @@ class Pattern:
 
     @property
     def is_simple(self) -> bool:
+        """Whether it is a single filter."""
         return len(self.filters) == 1
 
     def covers(self, other: Pattern) -> bool:
-        """SIENA §3.8: as many filters, each covering the other's; and no tighter in time or key."""
+        """SIENA §3.8: whether both have equally many filters and each covers the other's; and `by` is the same and
+        `within` at least as long."""
         return (
             len(self.filters) == len(other.filters)
             and all(mine.covers(its) for mine, its in zip(self.filters, other.filters, strict=True))
@@ -429,7 +414,7 @@ class Pattern:
     def __str__(self) -> str:
         within = f" within {format_duration(self.within)}" if self.within else ""
         by = f" by {', '.join(map(quoted_name, self.by))}" if self.by else ""
-        return " -> ".join(f"[{one}]" for one in self.filters) + within + by
+        return " -> ".join(f"[{filter}]" for filter in self.filters) + within + by
 
     def __repr__(self) -> str:
         return f"Pattern({str(self)!r})"
@@ -444,29 +429,30 @@ class Pattern:
         return Pattern.from_json, (self.to_json(),)
 
     def to_json(self) -> dict[str, Json]:
-        found: dict[str, Json] = {"sequence": [one.to_json() for one in self.filters]}
+        data: dict[str, Json] = {"sequence": [filter.to_json() for filter in self.filters]}
         if self.within is not None:
-            found["within"] = format_duration(self.within)
+            data["within"] = format_duration(self.within)
         if self.by:
-            found["by"] = list(self.by)
-        return found
+            data["by"] = list(self.by)
+        return data
 
     @classmethod
-    def from_json(cls, found: object) -> Pattern:
-        if isinstance(found, str):
-            return cls(found)
-        if not isinstance(found, Mapping) or not {"sequence"} <= set(found) <= {"sequence", "within", "by"}:
-            raise BadFilterError(f'{shown(found)} is not a pattern: write text or {{"sequence": [filter, …]}}')
-        within, by, sequence = found.get("within"), found.get("by", []), found["sequence"]
+    def from_json(cls, data: object) -> Pattern:
+        """From `{"sequence": [filter, …]}` with `within` and `by` if need be, or from text."""
+        if isinstance(data, str):
+            return cls(data)
+        if not isinstance(data, Mapping) or not {"sequence"} <= set(data) <= {"sequence", "within", "by"}:
+            raise BadFilterError(f'{shown(data)} is not a pattern: write text or {{"sequence": [filter, …]}}')
+        within, by, sequence = data.get("within"), data.get("by", []), data["sequence"]
         if not (isinstance(sequence, list) and isinstance(by, list) and isinstance(within, str | None)):
-            raise BadFilterError(f"{shown(found)} is not a pattern: sequence and by are lists, within a duration")
+            raise BadFilterError(f"{shown(data)} is not a pattern: sequence and by are lists, within a duration")
         duration = None if within is None else language.parse_duration(within)
         return cls.of(*map(Filter.from_json, sequence), within=duration, by=by)
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A filter (in either dialect) or pattern with an id, for a client."""
+    """What a client wants, with an id: a filter in either dialect, or a pattern."""
 
     id: str
     client: str
@@ -480,21 +466,21 @@ class Subscription:
         return {"id": self.id, "client": self.client, "wanted": {**self.wanted.to_json()}}
 
     @classmethod
-    def from_json(cls, found: object) -> Subscription:
-        if not isinstance(found, Mapping) or set(found) != {"id", "client", "wanted"}:
-            raise BadFilterError(f"{shown(found)} is not a subscription: it has id, client and wanted")
-        return cls(_checked_identity(found["id"]), _checked_identity(found["client"]), _wanted(found["wanted"]))
+    def from_json(cls, data: object) -> Subscription:
+        if not isinstance(data, Mapping) or set(data) != {"id", "client", "wanted"}:
+            raise BadFilterError(f"{shown(data)} is not a subscription: it has id, client and wanted")
+        return cls(_checked_identity(data["id"]), _checked_identity(data["client"]), _wanted(data["wanted"]))
 
 
-def _wanted(found: object) -> Filter | Pattern | Cesql:
-    if isinstance(found, Mapping) and "sequence" in found:
-        return Pattern.from_json(found)
-    if isinstance(found, Mapping) and "dialect" in found:
-        return Cesql.from_json(found)
-    return Filter.from_json(found)
+def _wanted(data: object) -> Filter | Pattern | Cesql:
+    if isinstance(data, Mapping) and "sequence" in data:
+        return Pattern.from_json(data)
+    if isinstance(data, Mapping) and "dialect" in data:
+        return Cesql.from_json(data)
+    return Filter.from_json(data)
 
 
-def _checked_identity(found: object) -> str:
-    if not isinstance(found, str) or not found or len(found) > IDENTITY_CODEPOINTS_MAX:
-        raise BadFilterError(f"{shown(found)} is not an identity: use a text of 1 to {IDENTITY_CODEPOINTS_MAX}")
-    return checked_string(found)
+def _checked_identity(identity: object) -> str:
+    if not isinstance(identity, str) or not identity or len(identity) > IDENTITY_CODEPOINTS_MAX:
+        raise BadFilterError(f"{shown(identity)} is not an identity: use a text of 1 to {IDENTITY_CODEPOINTS_MAX}")
+    return checked_string(identity)

@@ -1,8 +1,9 @@
 r"""Glob patterns: `*` any run of characters, `?` one character, `\` escapes, nothing else is special.
 
-A pattern becomes a chain of positions, each passed by one character, some of which may wait for any
-run (the `*`). All positions reached are the bits of one integer, so a match takes one step for each
-character of the text whatever the pattern: no backtracking. Prefix, suffix and substring are globs too.
+A pattern becomes a chain of positions. A character leads from each position to the next; at a position that *waits*
+(where the pattern has a `*`) any run of characters may come first. The positions reached are the bits of an integer, so
+a match takes one step for each character of the text, whatever the pattern: there is no backtracking. Prefix, suffix
+and substring are globs too.
 """
 
 from __future__ import annotations
@@ -12,26 +13,27 @@ from typing import Final
 
 from catchment.errors import BadFilterError, LimitError, shown
 
-# A position is a bit: this bounds the work of one step.
+# A position is a bit: this bounds the work of a step.
 GLOB_CODEPOINTS_MAX: Final = 4_096
-# Globs in use at once repeat (one constraint, many filters); each is a few hundred bytes.
+# So many compiled globs are cached: many filters share a constraint. Each takes a few hundred bytes.
 _COMPILED_MAX: Final = 65_536
 
-_ONE: Final = None  # stands for `?` among the characters a pattern wants
+_ANY_CHARACTER: Final = None  # stands for `?` among the characters that a pattern wants
 
 
 class Glob:
-    """A pattern in normal form: equal languages have equal `wanted` and `waits`."""
+    """A pattern in normal form: equal languages have equal `wanted` and `waiting`."""
 
     __slots__ = ("_bits", "_hash", "_pattern", "accepting", "waiting", "wanted")
 
     def __init__(self, wanted: tuple[str | None, ...], waiting: int) -> None:
-        """`wanted[i]` is the character that leads from position i to i+1, None for any;
-        bit i of `waiting` says that position i may take any run of characters first."""
+        """`wanted[i]` is the character that leads from position i to i+1, None for any character.
+        Bit i of `waiting` says that position i may take any run of characters first."""
         self.wanted = wanted
         self.waiting = waiting
         self.accepting = 1 << len(wanted)
-        any_character = sum(1 << i for i, character in enumerate(wanted) if character is _ONE)
+        any_character = sum(1 << i for i, character in enumerate(wanted) if character is _ANY_CHARACTER)
+        # For each character, the positions that it leads on from. None stands for characters that do not occur.
         self._bits: dict[str | None, int] = {None: any_character}
         for i, character in enumerate(wanted):
             if character is not None:
@@ -60,7 +62,8 @@ class Glob:
     def step(self, reached: int, character: str) -> int:
         passed = (reached & self._bits.get(character, self._bits[None])) << 1
         reached = (reached & self.waiting) | passed
-        # A position that waits accepts all that earlier ones would: forget those.
+        # Whatever an earlier position would accept, the last waiting position accepts too. Dropping the earlier
+        # positions gives equal states equal numbers, and keeps their number small.
         waits = reached & self.waiting
         return reached & -(1 << (waits.bit_length() - 1)) if waits else reached
 
@@ -75,7 +78,7 @@ class Glob:
                 return False
         return bool(reached & self.accepting)
 
-    # --- what it says ---
+    # --- what it matches ---
 
     @property
     def characters(self) -> set[str]:
@@ -83,21 +86,21 @@ class Glob:
 
     @property
     def literal(self) -> str | None:
-        """The one string it matches, when that is so."""
-        return "".join(c or "" for c in self.wanted) if not self.waiting and _ONE not in self.wanted else None
+        """The string it matches, if it matches only that one; else None."""
+        return "".join(c or "" for c in self.wanted) if not self.waiting and _ANY_CHARACTER not in self.wanted else None
 
     @property
     def least(self) -> str:
-        """The first in code point order of the shortest strings it matches."""
+        """The least in code point order of the shortest strings it matches."""
         return "".join("\0" if character is None else character for character in self.wanted)
 
     @property
-    def shape(self) -> tuple[str, str]:
-        """The plainest operator that says the same, with its operand."""
+    def simplest_operator(self) -> tuple[str, str]:
+        """The simplest operator that matches the same strings, and its operand."""
         if (literal := self.literal) is not None:
             return "=", literal
         ends = self.waiting & (1 | self.accepting)
-        if _ONE not in self.wanted and self.wanted and self.waiting == ends:
+        if _ANY_CHARACTER not in self.wanted and self.wanted and self.waiting == ends:
             text = "".join(character or "" for character in self.wanted)
             name = {1 | self.accepting: "substring", self.accepting: "prefix", 1: "suffix"}[ends]
             return name, text
@@ -123,11 +126,11 @@ def _escaped(text: str) -> str:
 
 
 def _normal(wanted: list[str | None], waits: set[int]) -> Glob:
-    """Moves each `*` behind the `?`s next to it, so that one language has one form."""
+    """Moves each `*` behind the `?`s next to it: `*?` and `?*` match the same, and each language gets a single form."""
     waiting, at = 0, 0
     while at <= len(wanted):
         end = at
-        while end < len(wanted) and wanted[end] is _ONE:
+        while end < len(wanted) and wanted[end] is _ANY_CHARACTER:
             end += 1
         if any(position in waits for position in range(at, end + 1)):
             waiting |= 1 << end
@@ -151,7 +154,7 @@ def glob(pattern: str) -> Glob:
                 raise BadFilterError(f"glob {shown(pattern)} ends in a lone backslash: write \\\\ for a backslash")
             wanted.append(escaped)
         else:
-            wanted.append(_ONE if character == "?" else character)
+            wanted.append(_ANY_CHARACTER if character == "?" else character)
     return _normal(wanted, waits)
 
 

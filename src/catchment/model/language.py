@@ -1,8 +1,8 @@
-"""Text to filters, advertisements and patterns; the printers are `str()` of those.
+"""Parses text into filters, advertisements and patterns. `str()` of these prints the text again.
 
-The grammar lies beside this file. Parsing is LALR(1) and builds expressions as it goes, without
-recursion, so its time is linear in the text and no nesting can exhaust a stack; an expression's own
-depth and size are bounded as it grows.
+The grammar is in `language.lark` beside this file. Parsing is LALR(1) and builds expressions as it reads, without
+recursion. So its time is linear in the text, and no nesting can exhaust the stack. The depth and size of an expression
+are checked while it grows.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput
 
 from catchment.errors import BadFilterError, CatchmentError, LimitError, ParseError, shown
 from catchment.model.constraint import Constraint, Kind, constraint
-from catchment.model.plain import plain_constraints
+from catchment.model.fast_path import parsed_fast
 from catchment.model.values import INT_MAX, Value, parse_duration, parse_time
 
-# Any filter within `filter.FILTER_SIZE_MAX` prints to less, and must parse again.
+# Any filter within `filter.FILTER_SIZE_MAX` prints to a shorter text, which must parse again.
 FILTER_TEXT_CODEPOINTS_MAX: Final = 262_144
-# How deep `not`, `and`, `or` may nest: conversion recurses this far.
+# How deep `not`, `and`, `or` may nest: the conversion to a filter recurses this deep.
 FILTER_DEPTH_MAX: Final = 64
-# Constraints in one text: again what a filter may print.
+# Constraints in a text: no filter prints more than these.
 FILTER_CONSTRAINTS_MAX: Final = 8_192
 
 __all__ = ["And", "Expression", "Not", "Or", "parse_advertisement", "parse_duration", "parse_filter", "parse_pattern"]
@@ -52,26 +52,27 @@ Expression = bool | Constraint | And | Or | Not
 
 
 def parse_filter(text: str) -> Expression:
-    plain = plain_constraints(text)
-    if plain is not None:
-        return plain[0] if len(plain) == 1 else And(plain)
+    constraints = parsed_fast(text)
+    if constraints is not None:
+        return constraints[0] if len(constraints) == 1 else And(constraints)
     return parse_any_filter(text)
 
 
 def parse_any_filter(text: str) -> Expression:
-    """The same by the grammar alone."""
-    found: Expression = _parsed(text, "filter")
-    return found
+    """The same, always by the grammar."""
+    expression: Expression = _parsed(text, "filter")
+    return expression
 
 
 def parse_advertisement(text: str) -> list[Constraint]:
-    found: list[Constraint] = _parsed(text, "advertisement")
-    return found
+    constraints: list[Constraint] = _parsed(text, "advertisement")
+    return constraints
 
 
 def parse_pattern(text: str) -> tuple[list[Expression], timedelta | None, list[str]]:
-    found: tuple[list[Expression], timedelta | None, list[str]] = _parsed(text, "pattern")
-    return found
+    """The filters of the sequence, `within` and `by`."""
+    parts: tuple[list[Expression], timedelta | None, list[str]] = _parsed(text, "pattern")
+    return parts
 
 
 def _parsed(text: str, what: str) -> Any:
@@ -107,7 +108,7 @@ def _parser() -> Lark:
 
 @dataclass(frozen=True, slots=True)
 class _Sized:
-    """An expression on its way up, with what bounds it."""
+    """An expression while it is being built, with its depth and its number of constraints."""
 
     expression: Expression
     depth: int
@@ -127,10 +128,10 @@ def _depth(parts: Sequence[_Sized]) -> int:
     return 1 + max(part.depth for part in parts)
 
 
-def _bounded(found: _Sized) -> _Sized:
-    if found.depth > FILTER_DEPTH_MAX:
+def _bounded(sized: _Sized) -> _Sized:
+    if sized.depth > FILTER_DEPTH_MAX:
         raise LimitError("FILTER_DEPTH_MAX", FILTER_DEPTH_MAX, "deeper nesting", "flatten the expression")
-    return found
+    return sized
 
 
 class _Builder(Transformer[Token, Any]):
@@ -141,14 +142,14 @@ class _Builder(Transformer[Token, Any]):
 
     def advertisement(self, constraints: list[_Sized]) -> list[Expression]:
         _combined(And, constraints)
-        return [one.expression for one in constraints]
+        return [constraint.expression for constraint in constraints]
 
     def advertised_not(self, parts: list[_Sized]) -> _Sized:
-        found = parts[0].expression
-        assert isinstance(found, Constraint)
-        if found.operator not in ("suffix", "substring", "glob"):
-            raise BadFilterError(f"not {found}: an advertisement says what may appear; use != or another operator")
-        return _Sized(constraint(found.name, f"not {found.operator}", found.value), 0, 1)
+        advertised = parts[0].expression
+        assert isinstance(advertised, Constraint)
+        if advertised.operator not in ("suffix", "substring", "glob"):
+            raise BadFilterError(f"not {advertised}: an advertisement says what may appear; use != or another operator")
+        return _Sized(constraint(advertised.name, f"not {advertised.operator}", advertised.value), 0, 1)
 
     def pattern(self, parts: list[Any]) -> tuple[list[Expression], timedelta | None, list[str]]:
         steps = [part.expression for part in parts if isinstance(part, _Sized)]
@@ -200,17 +201,17 @@ class _Builder(Transformer[Token, Any]):
         return _unescaped(tokens[0])
 
     def value(self, parts: list[Any]) -> Value:
-        found = parts[0]
-        if not isinstance(found, Token):
-            return str(found)
-        match found.type:
+        part = parts[0]
+        if not isinstance(part, Token):
+            return str(part)
+        match part.type:
             case "NUMBER":
-                return _number(found)
+                return _number(part)
             case "TIME":
-                time: Value = _located(found, parse_time)
+                time: Value = _located(part, parse_time)
                 return time
             case _:
-                return _is_true(found)
+                return _is_true(part)
 
 
 def _constrained(name: Token, operator: str, value: object, kind: Kind | None) -> _Sized:
@@ -222,7 +223,7 @@ def _is_true(token: Token) -> bool:
 
 
 def _located(token: Token, convert: Any) -> Any:
-    """What `convert` makes of a token; its complaint, with the token's place."""
+    """`convert` applied to a token. An error becomes a ParseError that says where the token is."""
     try:
         return convert(str(token))
     except LimitError:
@@ -238,10 +239,10 @@ def _number(token: Token) -> int | float:
                 token, f"the integer {shown(str(token))}", "an integer of 64 bits, or a float such as 1e30"
             )
         return int(token)
-    found = float(token)
-    if found in (float("inf"), float("-inf")):
+    number = float(token)
+    if number in (float("inf"), float("-inf")):
         raise _misplaced(token, f"the number {shown(str(token))}", "a number below 1.8e308")
-    return found
+    return number
 
 
 def _misplaced(token: Token, found: str, expected: str) -> ParseError:
@@ -257,14 +258,14 @@ def _unescaped(token: Token) -> str:
     if "\\" not in inner:
         return inner
 
-    def character(found: re.Match[str]) -> str:
-        code, simple = found[1] or found[2], found[3]
+    def character(escape: re.Match[str]) -> str:
+        code, simple = escape[1] or escape[2], escape[3]
         if code is None and simple in _ESCAPED:
             return _ESCAPED[simple]
         if code is not None and int(code, 16) <= 0x10FFFF:
             return chr(int(code, 16))
         wanted = r"\\, \", \', \`, \n, \r, \t, \u0041 or \u{1f600}; a backslash itself is \\"
-        raise _misplaced(token, f"the escape {shown(found[0])}", wanted)
+        raise _misplaced(token, f"the escape {shown(escape[0])}", wanted)
 
     return _ESCAPE.sub(character, inner)
 

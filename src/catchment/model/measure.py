@@ -1,9 +1,8 @@
-"""How much a filter lets through: shares of notifications under a stated distribution.
+"""How many notifications a filter lets through, as a share of all, under a given distribution.
 
-Attributes are taken as independent. For each, a distribution says how often it is absent and how its
-values are spread: over single values, or evenly between two numbers or times. An attribute of which
-nothing is stated gets a rule of thumb by the kind of constraint (UNSTATED_SHARES), which ranks
-constraints sensibly but is no estimate.
+Attributes are taken as independent. For each attribute the distribution says how often it is absent and how its
+values are spread: over single values, or evenly between two numbers or times. An attribute that the distribution does
+not name gets a rule of thumb by operator (UNSTATED_SHARES). That ranks constraints sensibly, but it is no estimate.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from catchment.model.domain import EVERYTHING, Values
 from catchment.model.spelling import spelled
 from catchment.model.values import Type, Value, checked, float_from_key, key_of, type_of
 
-# Past so many cuts the share of a union is bounded from above instead of computed.
+# Past so many cuts, the share of a union is an upper bound instead of the exact share.
 MEASURE_CUTS_MAX: Final = 2_000
 
-# Shares for attributes of which nothing is stated, by operator; others count as HALF.
+# Shares for attributes that the distribution does not name, by operator; other operators count as HALF.
 UNSTATED_SHARES: Final = {
     "=": 0.02,
     "prefix": 0.05,
@@ -43,7 +42,7 @@ HALF: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Even:
-    """Values spread evenly from `low` to `high`, both in: ints, floats or times."""
+    """Ints, floats or times spread evenly from `low` to `high`, both included."""
 
     low: Value
     high: Value
@@ -54,17 +53,17 @@ class Even:
             raise BadFilterError(f"an even spread runs between two ints, floats or times, not {low!r} and {high!r}")
 
     def share(self, values: Values) -> float:
-        kind = type_of(self.low)
+        value_type = type_of(self.low)
         low, high = int(key_of(self.low)), int(key_of(self.high)) + 1
         covered = 0.0
-        for start, end in values.keys_of(kind):
+        for start, end in values.keys_of(value_type):
             first, last = max(start, low), high if end is None else min(end, high)
             if first < last:
-                covered += self._length(kind, first, last)
-        return covered / self._length(kind, low, high)
+                covered += self._length(value_type, first, last)
+        return covered / self._length(value_type, low, high)
 
-    def _length(self, kind: Type, first: int, last: int) -> float:
-        return float_from_key(last - 1) - float_from_key(first) if kind is Type.FLOAT else float(last - first)
+    def _length(self, value_type: Type, first: int, last: int) -> float:
+        return float_from_key(last - 1) - float_from_key(first) if value_type is Type.FLOAT else float(last - first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """One attribute: absent in `absent` of all notifications, else as `present` says."""
+    """The values of an attribute: it is absent in a share `absent` of notifications, and else spread as `present`."""
 
     present: Even | Choice
     absent: float = 0.0
@@ -91,7 +90,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """What is stated of each attribute."""
+    """How the values of each attribute are spread."""
 
     spreads: Mapping[str, Spread] = field(default_factory=dict)
 
@@ -105,7 +104,8 @@ class Distribution:
     def share_outside(self, box: Box, boxes: Sequence[Box]) -> float:
         """The share of notifications in `box` and in none of `boxes`."""
         share, cuts = 0.0, 0
-        open_parts = [(box, 0)]  # a part, and the first of `boxes` that it was not yet cut by
+        # A part of `box`, and the first of `boxes` that was not yet cut out of it.
+        open_parts = [(box, 0)]
         while open_parts:
             part, at = open_parts.pop()
             while at < len(boxes) and not boxes[at].overlaps(part):
@@ -118,7 +118,7 @@ class Distribution:
         return share
 
     def share(self, boxes: Sequence[Box]) -> float:
-        """The share of notifications in a union of boxes."""
+        """The share of notifications in a union of boxes. Each box counts only what is in none of the boxes before."""
         return sum(self.share_outside(box, boxes[:i]) for i, box in enumerate(boxes))
 
 
@@ -129,9 +129,9 @@ def _unstated(name: str, values: Values) -> float:
     return min(0.99, sum(prod(map(_unstated_constraint, alternative)) for alternative in alternatives))
 
 
-def _unstated_constraint(found: Constraint) -> float:
-    share = UNSTATED_SHARES.get("=" if found.operator == "in" else found.operator, HALF)
-    return min(HALF, share * found.comparisons) if found.operator == "in" else share
+def _unstated_constraint(constraint: Constraint) -> float:
+    share = UNSTATED_SHARES.get("=" if constraint.operator == "in" else constraint.operator, HALF)
+    return min(HALF, share * constraint.comparisons) if constraint.operator == "in" else share
 
 
 def even(low: int | float | datetime, high: int | float | datetime, absent: float = 0.0) -> Spread:

@@ -1,9 +1,9 @@
 """Merging filters into fewer, wider ones (SIENA §5.3.1 and §5.3.2).
 
-*Perfect*: the union is exactly one filter no more complex than the larger of the two; nothing is let
-through that neither asked for. *Imperfect*: the attributes' values are widened to one range each, which
-lets more through; the share of that among what the merged filter lets through is stated with it, under
-a distribution of notifications that the caller states.
+*Perfect*: the union of two filters is a filter with no more alternatives than the larger of the two. It lets nothing
+through that neither of them matches. *Imperfect*: the values of each attribute are widened to a single range. Such a
+filter lets more through. The result says which share of the notifications it lets through is matched by none of the
+originals (the false positives), under a distribution that the caller gives.
 """
 
 from __future__ import annotations
@@ -23,53 +23,55 @@ from catchment.model.strings import EVERY_STRING, Strings, of_ranges
 
 
 def perfect_merge(first: Filter, second: Filter) -> Filter | None:
-    """The union, when it takes no more alternatives than the larger of the two; else None."""
+    """The union, if it takes no more alternatives than the larger of the two filters; else None."""
     union = first | second
     most = max(len(first.alternatives), len(second.alternatives))
     return union if len(union.alternatives) <= most else None
 
 
 def perfect_merge_of_advertisements(first: Advertisement, second: Advertisement) -> Advertisement | None:
-    """The union, when it is one advertisement: they differ in what one attribute may be, and constraints on one
-    attribute are alternatives there."""
+    """The union, if it is an advertisement; else None. It is one if the two differ in at most one attribute, because
+    the constraints of an advertisement on the same attribute are alternatives."""
     names = first.box.sets.keys() | second.box.sets.keys()
     differing = [name for name in names if first.box.sets.get(name) != second.box.sets.get(name)]
-    # A field of the envelope that is not named is free, an attribute that is not named may not appear.
+    # An envelope field that is not named may have any value; an attribute that is not named may not appear.
     if len(differing) > 1 or any(_frees(name, first, second) for name in differing):
         return None
     return Advertisement.of(*first.constraints, *second.constraints)
 
 
 def _frees(name: str, first: Advertisement, second: Advertisement) -> bool:
+    """Whether only one of the two restricts an envelope field: the union would then have to leave it free."""
     return name.startswith("$") and not (name in first.box.sets and name in second.box.sets)
 
 
 def perfectly_merged(filters: Sequence[Filter]) -> list[Filter]:
-    """The same union in fewer filters: merges pairs perfectly until none is left to merge."""
-    found = list(dict.fromkeys(filters))
-    while (merged := _first_perfect(found)) is not None:
-        found = merged
-    return found
+    """The same union in fewer filters: merges pairs perfectly until no pair can be merged."""
+    remaining = list(dict.fromkeys(filters))
+    while (merged := _first_perfect(remaining)) is not None:
+        remaining = merged
+    return remaining
 
 
 def _first_perfect(filters: list[Filter]) -> list[Filter] | None:
+    """The filters with the first pair merged that can be; None if there is no such pair."""
     for first, second in combinations(filters, 2):
         if (union := perfect_merge(first, second)) is not None:
-            return [one for one in filters if one not in (first, second)] + [union]
+            return [filter for filter in filters if filter not in (first, second)] + [union]
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A filter that covers some others, and which share of what it lets through none of them asked for."""
+    """A filter that covers some others, and the share of the notifications it matches that none of them matches."""
 
     filter: Filter
     false_positive_share: float
 
 
 def imperfect_merge(filters: Sequence[Filter], distribution: Distribution) -> Merge:
-    """The least filter of one alternative, one range an attribute, that covers all of them."""
-    boxes = [box for one in filters for box in one.boxes]
+    """The least filter that covers all of them with a single alternative and a single range for each attribute."""
+    boxes = [box for filter in filters for box in filter.boxes]
     if not boxes:
         return Merge(Filter.nothing(), 0.0)
     hull = reduce(Box.hull, boxes)
@@ -81,12 +83,12 @@ def imperfect_merge(filters: Sequence[Filter], distribution: Distribution) -> Me
 def imperfectly_merged(
     filters: Sequence[Filter], distribution: Distribution, false_positive_share_max: float
 ) -> list[Merge]:
-    """Merges while a merge stays within the budget, the one with the least false positives first."""
-    groups: list[tuple[list[Filter], Merge]] = [([one], Merge(one, 0.0)) for one in perfectly_merged(filters)]
+    """Merges the pair with the fewest false positives, again and again, while their share stays within the limit."""
+    groups: list[tuple[list[Filter], Merge]] = [([filter], Merge(filter, 0.0)) for filter in perfectly_merged(filters)]
     while len(groups) > 1:
         merge, a, b = min(
             ((imperfect_merge(groups[a][0] + groups[b][0], distribution), a, b) for a, b in _pairs(len(groups))),
-            key=lambda found: found[0].false_positive_share,
+            key=lambda candidate: candidate[0].false_positive_share,
         )
         if merge.false_positive_share > false_positive_share_max:
             break
@@ -100,7 +102,7 @@ def _pairs(count: int) -> combinations[tuple[int, int]]:
 
 
 def widened(values: Values) -> Values:
-    """One range of each type that it holds values of."""
+    """The set with the values of each type widened to a single range; EVERYTHING if absence is in it."""
     if values.absent:
         return EVERYTHING
     return Values(False, tuple(_span(keys) for keys in values.keys), _widened_strings(values.strings))
@@ -113,10 +115,11 @@ def _span(ranges: Ranges[K]) -> Ranges[K]:
 def _widened_strings(strings: Strings) -> Strings:
     if strings.ranges is not None:
         return of_ranges(_span(strings.ranges))
-    # One piece stays what it is: it is one conjunction already.
+    # A single piece is a single conjunction already.
     return strings if len(strings.pieces) == 1 else _spanned(strings)
 
 
 def _spanned(strings: Strings) -> Strings:
+    """The range from the least to the greatest string that the ranges of its pieces allow; globs are ignored."""
     span = reduce(or_, (of_ranges(piece.ranges) for piece in strings.pieces)).ranges
     return EVERY_STRING if span is None else of_ranges(_span(span))

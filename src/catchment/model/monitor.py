@@ -1,14 +1,14 @@
-"""Watching for a pattern: a pure state machine over notifications in the order they were matched.
+"""Watching for a pattern: a pure state machine over notifications in the order in which they were matched.
 
-SIENA §3.4: a monitor waits for the first filter of the sequence; having a notification for it, it waits
-for the next filter and ignores all that match others; a notification advances it only if it was
-published after the one before. A complete sequence is returned and the monitor begins anew with the
-next notification. Beyond the text:
+SIENA §3.4: a monitor waits for a notification that matches the first filter of the sequence. Then it waits for the next
+filter, and ignores notifications that match other filters. A notification advances it only if it was published after
+the one before. When the sequence is complete, the monitor returns it and begins anew with the next notification. A
+*wait* is a sequence that has begun and is not complete. Beyond the paper:
 
-- `by`: one such wait for each combination of values of those attributes; a notification that lacks one
-  of them does not count. Equal numbers are one key whatever their type.
-- `within`: first and last publication lie at most so far apart. A notification that matches some filter
-  of the pattern and was published too late for the wait in progress ends it, and may begin the next.
+- `by`: there is a wait for each combination of values of those attributes, its *key*. A notification that lacks one
+  of the attributes does not count. Equal numbers are the same key, whatever their type.
+- `within`: the first and the last notification are published at most so far apart. A notification that matches some
+  filter of the pattern, but was published too late for the wait in progress, ends that wait and may begin the next.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from catchment.model.filter import Pattern
 from catchment.model.notification import Notification
 from catchment.model.values import Json, format_time, parse_time
 
-# Waits in progress at once, one for each key: what bounds a monitor's memory.
+# Waits in progress at once, one for each key: this bounds the memory of a monitor.
 MONITOR_KEYS_MAX: Final = 100_000
 
 Key = tuple[tuple[bool, object], ...]
@@ -45,19 +45,19 @@ class Match:
         return {"notification": self.notification.to_json(), "arrived": format_time(self.arrived)}
 
     @classmethod
-    def from_json(cls, found: dict[str, Json]) -> Match:
-        return cls(Notification.from_json(found["notification"]), parse_time(str(found["arrived"])))
+    def from_json(cls, data: dict[str, Json]) -> Match:
+        return cls(Notification.from_json(data["notification"]), parse_time(str(data["arrived"])))
 
 
 Sequence = tuple[Match, ...]
 
 
 def key_of(pattern: Pattern, notification: Notification) -> Key | None:
-    """The values that `by` names; None if it lacks one of them."""
+    """The values of the attributes that `by` names; None if the notification lacks one of them."""
     values = notification.matched
     if any(name not in values for name in pattern.by):
         return None
-    # Python calls True equal to 1; the model does not.
+    # True equals 1 in Python but not in the model, so the key says which values are booleans.
     return tuple((isinstance(values[name], bool), values[name]) for name in pattern.by)
 
 
@@ -69,26 +69,28 @@ class Monitor:
         self._waiting: dict[Key, Sequence] = {}
 
     def __len__(self) -> int:
-        """Waits in progress."""
+        """How many waits are in progress."""
         return len(self._waiting)
 
     def on_notification(
         self, notification: Notification, arrived: datetime, matched: Collection[int] | None = None
     ) -> list[Sequence]:
-        """The sequences it completes: one or none. `matched` names the filters it matches, where known."""
-        found = Match(notification, arrived)
+        """The sequences that the notification completes: one or none. `matched` holds the numbers of the filters that
+        it matches, if the caller knows them."""
+        match = Match(notification, arrived)
         if notification.time is None:
             raise BadNotificationError(
-                "a pattern orders notifications by $time, and this one has none: publish it stamped"
+                "a pattern orders notifications by $time, and this one has none: publish it with a time"
             )
         steps = self._matched(notification) if matched is None else matched
         key = self._key(notification)
         if not steps or key is None:
             return []
-        so_far = self._unexpired(key, found)
-        if len(so_far) not in steps or (so_far and found.published <= so_far[-1].published):
+        so_far = self._unexpired(key, match)
+        # The wait has got len(so_far) notifications, so it waits for the filter with that number.
+        if len(so_far) not in steps or (so_far and match.published <= so_far[-1].published):
             return []
-        return self._advanced(key, (*so_far, found))
+        return self._advanced(key, (*so_far, match))
 
     def _matched(self, notification: Notification) -> list[int]:
         return [i for i, filter in enumerate(self.pattern.filters) if filter.matches(notification)]
@@ -96,10 +98,11 @@ class Monitor:
     def _key(self, notification: Notification) -> Key | None:
         return key_of(self.pattern, notification)
 
-    def _unexpired(self, key: Key, found: Match) -> Sequence:
+    def _unexpired(self, key: Key, match: Match) -> Sequence:
+        """The wait of a key; () if there is none, or if the notification ends it because it is too late."""
         so_far = self._waiting.get(key, ())
         within = self.pattern.within
-        if so_far and within is not None and found.published - so_far[0].published > within:
+        if so_far and within is not None and match.published - so_far[0].published > within:
             del self._waiting[key]
             return ()
         return so_far
@@ -116,8 +119,8 @@ class Monitor:
         return []
 
     def forget(self, published_until: datetime) -> int:
-        """Drops waits that nothing published later can complete; how many. Changes no result when all
-        that was published until then has arrived."""
+        """Drops the waits that no notification published after `published_until` can complete, and returns how many.
+        Results stay the same if all notifications published until then have arrived."""
         within = self.pattern.within
         if within is None:
             return 0
@@ -126,22 +129,23 @@ class Monitor:
             del self._waiting[key]
         return len(late)
 
-    def give_up_oldest(self, found: Notification) -> bool:
-        """Drops the wait that was begun first; whether it could still have been completed when this came."""
+    def give_up_oldest(self, notification: Notification) -> bool:
+        """Drops the wait that began first. Returns whether it could still have been completed when `notification` was
+        published."""
         so_far = self._waiting.pop(next(iter(self._waiting)))
         within = self.pattern.within
-        return within is None or found.time is None or found.time - so_far[0].published <= within
+        return within is None or notification.time is None or notification.time - so_far[0].published <= within
 
     def to_json(self) -> list[Json]:
         """The waits in progress, oldest first."""
-        return [[found.to_json() for found in so_far] for so_far in self._waiting.values()]
+        return [[match.to_json() for match in so_far] for so_far in self._waiting.values()]
 
     @classmethod
     def from_json(cls, pattern: Pattern, waits: list[Json]) -> Monitor:
         monitor = cls(pattern)
         for wait in waits:
             assert isinstance(wait, list)
-            so_far = tuple(Match.from_json(found) for found in wait)  # type: ignore[arg-type]
+            so_far = tuple(Match.from_json(match) for match in wait)  # type: ignore[arg-type]
             key = monitor._key(so_far[0].notification)
             assert key is not None
             monitor._waiting[key] = so_far
@@ -149,38 +153,44 @@ class Monitor:
 
 
 class HeldMonitor(Monitor):
-    """A monitor that gets some filters' notifications later than they were published: a broker upstream holds them
-    back until it has all of a part of the pattern (`routing/siena/thinning.py`). It finds what it would have found
-    had they come at once, if all came in the order of publication: so one that was published while a wait was in
-    progress which has ended since begins none."""
+    """A monitor that gets the notifications of some filters late: a broker upstream holds them back until it has a
+    whole part of the pattern (`routing/siena/thinning.py`).
+
+    If notifications arrive in the order of publication, it finds the sequences that it would have found had they come
+    at once. For that it must not begin a wait with a notification that was published during a wait that has ended
+    since: had it come at once, that wait would have been in progress.
+    """
 
     def __init__(self, pattern: Pattern) -> None:
         super().__init__(pattern)
-        # For each key the end of its last wait: the completion, or the time from which it was too late for it.
+        # For each key, when its last wait ended: with the completion, or when it was too late to complete it.
         self._busy_until: dict[Key, datetime] = {}
 
     def on_held(self, notification: Notification, arrived: datetime, matched: Collection[int]) -> list[Sequence]:
+        """As `on_notification`, for a notification that was held back."""
         busy_until = self._busy_until.get(self._key(notification) or ())
         if busy_until is not None and notification.time is not None and notification.time <= busy_until:
-            matched = [step for step in matched if step > 0]
+            matched = [step for step in matched if step > 0]  # it may not be the first of a sequence
         return self.on_notification(notification, arrived, matched)
 
     def is_inside(self, first: int, last: int) -> bool:
-        """Whether a wait has got the notification for the first of these filters and not that for the last."""
+        """Whether some wait has the notification for filter `first`, and does not have that for filter `last`."""
         return any(first < len(so_far) <= last for so_far in self._waiting.values())
 
-    def _unexpired(self, key: Key, found: Match) -> Sequence:
-        before, so_far = self._waiting.get(key, ()), super()._unexpired(key, found)
+    def _unexpired(self, key: Key, match: Match) -> Sequence:
+        before, so_far = self._waiting.get(key, ()), super()._unexpired(key, match)
         if before and not so_far and self.pattern.within is not None:
             self._ended(key, before[0].published + self.pattern.within)
         return so_far
 
     def _advanced(self, key: Key, so_far: Sequence) -> list[Sequence]:
-        for complete in (found := super()._advanced(key, so_far)):
-            self._ended(key, complete[-1].published)
-        return found
+        completed = super()._advanced(key, so_far)
+        for sequence in completed:
+            self._ended(key, sequence[-1].published)
+        return completed
 
     def _ended(self, key: Key, until: datetime) -> None:
+        # Taken out and put in again, so that the first entry is always the one that was set longest ago.
         self._busy_until[key] = max(until, self._busy_until.pop(key, until))
         if len(self._busy_until) > MONITOR_KEYS_MAX:
             del self._busy_until[next(iter(self._busy_until))]

@@ -1,10 +1,10 @@
 """The normal form of a union of boxes: equal unions become equal tuples.
 
-Iterated consensus finds every *prime* box, one that lies in the union and in no larger box of it. The
-set of primes depends on the union alone, and so does the irredundant choice made from it in a fixed
-order. Past PRIME_BOXES_MAX only boxes that differ in one attribute are joined: still minimized, still
-exact, but two such large filters that say the same may then differ as objects (`covers` both ways still
-finds them equal).
+A *prime* box lies in the union, and no larger box of the union contains it. Iterated consensus lists all prime boxes.
+They depend on the union alone, not on how it was written. So does the irredundant choice among them, which is made in
+a fixed order. Past PRIME_BOXES_MAX boxes only those that differ in a single attribute are joined. The result is still
+minimized and exact, but two such large filters with the same meaning may differ as objects; `covers` in both directions
+still shows that they are equal.
 """
 
 from __future__ import annotations
@@ -19,36 +19,39 @@ from catchment.model.box import Box
 from catchment.model.covering import Budget, covers_box
 from catchment.model.domain import any_of
 
-# A filter is matched and routed as its alternatives; a larger one is several subscriptions.
+# Brokers match and route a filter as its alternatives. A filter with more of them should be several subscriptions.
 ALTERNATIVES_MAX: Final = 256
-# Consensus compares all pairs, again and again: this keeps it in milliseconds.
+# Consensus compares all pairs in each round: this keeps it in milliseconds.
 PRIME_BOXES_MAX: Final = 32
-# Steps to find boxes that the others hold together, in one normalization; then only single boxes absorb.
+# In one normalization so many steps are spent on boxes that lie within the union of the others. After that, only boxes
+# that lie within a single other box are left out.
 IRREDUNDANT_STEPS_MAX: Final = 20_000
-# Where automata must be asked, all this is a thousand times dearer: beyond so many boxes with suffixes,
-# substrings or globs, only equal boxes and boxes that differ in one attribute fall together.
+# Where automata are needed, all this takes a thousand times as long. Beyond so many boxes with suffixes, substrings or
+# globs, only equal boxes and boxes that differ in a single attribute are joined.
 GLOB_BOXES_MAX: Final = 8
 IRREDUNDANT_GLOB_STEPS_MAX: Final = 100
 
 
 def normalized(boxes: Iterable[Box]) -> tuple[Box, ...]:
-    found = [box for box in dict.fromkeys(boxes) if box]
-    if len(found) < 2:
-        return tuple(found)
-    found = _joined(found)
-    _check_count(found, 4 * ALTERNATIVES_MAX)
-    if _is_hard(found):
-        _check_count(found, ALTERNATIVES_MAX)
-        return tuple(sorted(found, key=_order))
-    found = _absorbed(found)
-    _check_count(found, ALTERNATIVES_MAX)
-    if 1 < len(found) <= PRIME_BOXES_MAX:
-        found = _primes(found) or found
-    return tuple(irredundant(found))
+    """The normal form of a union of boxes; LimitError where it has too many."""
+    kept = [box for box in dict.fromkeys(boxes) if box]
+    if len(kept) < 2:
+        return tuple(kept)
+    kept = _joined(kept)
+    _check_count(kept, 4 * ALTERNATIVES_MAX)
+    if _is_hard(kept):
+        _check_count(kept, ALTERNATIVES_MAX)
+        return tuple(sorted(kept, key=_order))
+    kept = _absorbed(kept)
+    _check_count(kept, ALTERNATIVES_MAX)
+    if 1 < len(kept) <= PRIME_BOXES_MAX:
+        kept = _primes(kept) or kept
+    return tuple(irredundant(kept))
 
 
 def _is_hard(boxes: Sequence[Box]) -> bool:
-    return sum(not box.is_plain for box in boxes) > GLOB_BOXES_MAX
+    """Whether too many boxes need automata to be compared."""
+    return sum(not box.is_ranges for box in boxes) > GLOB_BOXES_MAX
 
 
 def _check_count(boxes: Sequence[Box], most: int) -> None:
@@ -59,23 +62,24 @@ def _check_count(boxes: Sequence[Box], most: int) -> None:
 def _order(box: Box) -> tuple[object, ...]:
     """A total order that depends on what a box means, not on how it was written."""
     sets = [
-        (found.absent, found.keys, found.strings.ranges if found.is_plain else found.strings.identity)
-        for found in box.sets.values()
+        (values.absent, values.keys, values.strings.ranges if values.is_ranges else values.strings.identity)
+        for values in box.sets.values()
     ]
     return len(sets), tuple(box.sets), repr(sets)
 
 
 def _absorbed(boxes: Sequence[Box]) -> list[Box]:
+    """Leaves out each box that lies within another."""
     kept: list[Box] = []
     for box in sorted(boxes, key=_order):
-        if not any(one.covers(box) for one in kept):
-            kept = [one for one in kept if not box.covers(one)]
+        if not any(other.covers(box) for other in kept):
+            kept = [other for other in kept if not box.covers(other)]
             kept.append(box)
     return kept
 
 
 def _joined(boxes: list[Box]) -> list[Box]:
-    """Joins boxes that differ in one attribute only, until none do."""
+    """Joins boxes that differ in a single attribute, until there are no such boxes."""
     alive: dict[Box, None] = dict.fromkeys(boxes)
     names = sorted({name for box in boxes for name in box.sets})
     while True:
@@ -91,6 +95,7 @@ def _joined(boxes: list[Box]) -> list[Box]:
 
 
 def _join_along(name: str, alive: dict[Box, None], by_name: dict[str, list[Box]]) -> None:
+    """Joins the boxes that differ only in the attribute `name`."""
     groups: dict[Box, list[Box]] = defaultdict(list)
     for box in dict.fromkeys(by_name[name]):
         if box in alive:
@@ -106,7 +111,7 @@ def _join_along(name: str, alive: dict[Box, None], by_name: dict[str, list[Box]]
 
 
 def _primes(boxes: list[Box]) -> list[Box] | None:
-    """All prime boxes of the union, None when they are too many."""
+    """All prime boxes of the union; None when they are too many."""
     primes, fresh = list(boxes), list(boxes)
     while fresh:
         grown = _absorbed([*primes, *_consensus(primes, fresh)])
@@ -119,6 +124,8 @@ def _primes(boxes: list[Box]) -> list[Box] | None:
 
 
 def _consensus(boxes: list[Box], fresh: list[Box]) -> Iterator[Box]:
+    """Boxes within the union of two: along one attribute they reach through both, along the others they are what the
+    two have in common. Pairs of which neither box is fresh were compared in an earlier round."""
     recent = set(fresh)
     for a, b in combinations(boxes, 2):
         if a not in recent and b not in recent:
@@ -130,14 +137,15 @@ def _consensus(boxes: list[Box], fresh: list[Box]) -> Iterator[Box]:
 
 
 def irredundant(boxes: Sequence[Box]) -> list[Box]:
-    """Leaves out boxes that the others hold together, the most complex first; in a fixed order."""
+    """Leaves out boxes that lie within the union of the others. The most complex are tried first, in a fixed order, so
+    that the choice depends on the boxes alone."""
     kept = sorted(boxes, key=_order)
     if _is_hard(kept):
         return kept
-    is_plain = all(box.is_plain for box in kept)
-    budget = Budget(IRREDUNDANT_STEPS_MAX if is_plain else IRREDUNDANT_GLOB_STEPS_MAX)
+    needs_no_automaton = all(box.is_ranges for box in kept)
+    budget = Budget(IRREDUNDANT_STEPS_MAX if needs_no_automaton else IRREDUNDANT_GLOB_STEPS_MAX)
     for box in reversed(list(kept)):
-        others = [one for one in kept if one is not box]
+        others = [other for other in kept if other is not box]
         if others and budget.steps > 0 and covers_box(others, box, budget):
             kept = others
     return kept

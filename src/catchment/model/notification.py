@@ -1,8 +1,7 @@
 """A notification: an immutable set of named, typed values, an envelope and an opaque payload.
 
-The envelope (`$id`, `$source`, `$time`, `$seq`) is matched on only where a filter names it. As JSON a
-notification is one flat object: its attributes, the envelope fields that are set, and `$payload` in
-base64 when there is one.
+A filter that does not name the envelope (`$id`, `$source`, `$time`, `$seq`) ignores it. As JSON a notification is a
+flat object: its attributes, the envelope fields that are set, and `$payload` in base64 if there is a payload.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ from catchment.model.values import (
     value_to_json,
 )
 
-# Matching costs time for each attribute; a notification describes a happening, not a document.
+# Matching takes time for each attribute. A notification describes something that happened; it is no document.
 NOTIFICATION_ATTRIBUTES_MAX: Final = 1_024
-# A payload rides through every broker on the path.
+# Every broker on the path carries the payload.
 PAYLOAD_BYTES_MAX: Final = 1_048_576
-# One JSON text: the payload in base64 plus attributes.
+# A notification as JSON text: its attributes, and the payload in base64.
 NOTIFICATION_JSON_CHARACTERS_MAX: Final = 8 * 1_048_576
 
 ENVELOPE_TYPES: Final = {"$id": Type.STRING, "$source": Type.STRING, "$time": Type.TIME, "$seq": Type.INT}
 _PAYLOAD: Final = "$payload"
 _encode: Final = Encoder().encode
-# Names that were found good: publishers use the same few. Not more than so many are kept.
+# Names that were checked before: publishers use the same few names again and again. At most so many are kept.
 KNOWN_NAMES_MAX: Final = 10_000
 KNOWN_NAMES: Final[set[str]] = set()
 
@@ -82,7 +81,8 @@ class Notification(Mapping[str, Value]):
         self._packed = None
 
     def _stamp(self, id: str | None, source: str | None, time: datetime | None, seq: int | None) -> None:
-        """What almost every envelope has is checked here, as attributes are: without a call for each."""
+        """Sets the fields that are given. The usual values are checked here, without a call for each: this is on the
+        path of every notification."""
         if id is not None:
             self._id = _checked_field("$id", id)
         if source is not None:
@@ -106,14 +106,14 @@ class Notification(Mapping[str, Value]):
         payload: bytes,
         packed: bytes | None = None,
     ) -> Notification:
-        """Of what is known to be good, as the constructor would leave it: whoever calls this has checked it all."""
-        found = cls.__new__(cls)
-        found._attributes = attributes
-        found._id, found._source, found._time, found._seq = id, source, time, seq
-        found.payload = payload
-        found._hash = found._content = None
-        found._packed = packed
-        return found
+        """A notification of values that the caller has checked: they are what the constructor would have made."""
+        notification = cls.__new__(cls)
+        notification._attributes = attributes
+        notification._id, notification._source, notification._time, notification._seq = id, source, time, seq
+        notification.payload = payload
+        notification._hash = notification._content = None
+        notification._packed = packed
+        return notification
 
     # --- attributes ---
 
@@ -128,28 +128,29 @@ class Notification(Mapping[str, Value]):
 
     @property
     def matched(self) -> Mapping[str, Value]:
-        """Attributes and envelope together: what filters see."""
-        found = self._attributes.copy()
+        """What filters see: the attributes and the envelope fields that are set."""
+        values = self._attributes.copy()
         if self._id is not None:
-            found["$id"] = self._id
+            values["$id"] = self._id
         if self._source is not None:
-            found["$source"] = self._source
+            values["$source"] = self._source
         if self._time is not None:
-            found["$time"] = self._time
+            values["$time"] = self._time
         if self._seq is not None:
-            found["$seq"] = self._seq
-        return found
+            values["$seq"] = self._seq
+        return values
 
     @property
     def content(self) -> bytes:
-        """The attributes as MessagePack, made once: where it is equal, the same filters match, the envelope aside."""
+        """The attributes as MessagePack, made once. Filters that do not name the envelope match two notifications of
+        equal content alike."""
         if self._content is None:
             self._content = _encode(self._attributes)
         return self._content
 
     @property
     def packed(self) -> bytes:
-        """All of it as MessagePack, made once, or as it came (`packed.py`)."""
+        """The whole notification as MessagePack: the bytes that it was read from (`packed.py`), or made once."""
         if self._packed is None:
             fields = (Raw(self.content), self._source, self._seq, self._time, self._id, self.payload)
             self._packed = _encode(fields)
@@ -181,16 +182,16 @@ class Notification(Mapping[str, Value]):
         time: datetime | None = None,
         seq: int | None = None,
     ) -> Notification:
-        """The same with some of the envelope set."""
-        found = Notification.of_checked(self._attributes, self._id, self._source, self._time, self._seq, self.payload)
-        found._content = self._content
-        found._stamp(id, source, time, seq)
-        return found
+        """The same notification with some envelope fields set."""
+        copy = Notification.of_checked(self._attributes, self._id, self._source, self._time, self._seq, self.payload)
+        copy._content = self._content
+        copy._stamp(id, source, time, seq)
+        return copy
 
     # --- identity ---
 
     def _identity(self) -> tuple[object, ...]:
-        # Types are part of it: 1, 1.0 and True are three values.
+        # With the types: Python takes 1, 1.0 and True as equal, the model does not.
         matched = self.matched
         return tuple((name, type(matched[name]), matched[name]) for name in sorted(matched)), self.payload
 
@@ -211,55 +212,56 @@ class Notification(Mapping[str, Value]):
     # --- JSON ---
 
     def to_json(self) -> dict[str, Json]:
-        found = {name: value_to_json(value) for name, value in self.matched.items()}
+        data = {name: value_to_json(value) for name, value in self.matched.items()}
         if self.payload:
-            found[_PAYLOAD] = base64.b64encode(self.payload).decode("ascii")
-        return found
+            data[_PAYLOAD] = base64.b64encode(self.payload).decode("ascii")
+        return data
 
     @classmethod
-    def from_json(cls, found: object) -> Notification:
+    def from_json(cls, data: object) -> Notification:
         """From a parsed JSON object."""
-        if not isinstance(found, Mapping):
-            raise BadNotificationError(f"{shown(found)} is not a notification: it must be a JSON object")
-        return _from_pairs((checked_name(name), value) for name, value in found.items())
+        if not isinstance(data, Mapping):
+            raise BadNotificationError(f"{shown(data)} is not a notification: it must be a JSON object")
+        return _from_pairs((checked_name(name), value) for name, value in data.items())
 
     @classmethod
     def parse(cls, text: str) -> Notification:
-        """From JSON text; a name that stands twice is an error, not a silent choice."""
+        """From JSON text. If a name appears twice, that is an error; neither value is chosen silently."""
         return _from_pairs(_json_object_pairs(text))
 
 
 def _checked_mapping(attributes: dict[str, object]) -> dict[str, Value]:
-    """What almost every notification has is checked here, without a call for each: that is most of decoding one."""
+    """Checks attributes. The usual values are checked here, without a call for each: this is most of the time that it
+    takes to decode a notification."""
     if len(attributes) > NOTIFICATION_ATTRIBUTES_MAX:
         return _checked_pairs(attributes)
-    found: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     for name, value in attributes.items():
         if name not in KNOWN_NAMES:
             _check_attribute_name(name)
         if type(value) is str and len(value) <= STRING_CODEPOINTS_MAX and value.isascii():
-            found[name] = value
+            values[name] = value
         elif type(value) is float and isfinite(value):
-            found[name] = value + 0.0  # one zero, as `checked` makes it
+            values[name] = value + 0.0  # makes -0.0 the one zero, as `checked` does
         elif type(value) is int and INT_MIN <= value <= INT_MAX:
-            found[name] = value
+            values[name] = value
         else:
-            found[name] = _checked_at(name, value)
-    return found
+            values[name] = _checked_at(name, value)
+    return values
 
 
 def _checked_pairs(attributes: Mapping[str, object] | Iterable[tuple[str, object]]) -> dict[str, Value]:
     pairs = attributes.items() if isinstance(attributes, Mapping) else attributes
-    found: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     for name, value in pairs:
         if name not in KNOWN_NAMES:
             _check_attribute_name(name)
-        if name in found:
-            raise BadNotificationError(f"attribute {shown(name)} stands twice: a notification holds each name once")
-        found[name] = _checked_at(name, value)
-        if len(found) > NOTIFICATION_ATTRIBUTES_MAX:
+        if name in values:
+            raise BadNotificationError(f"attribute {shown(name)} appears twice: a notification holds each name once")
+        values[name] = _checked_at(name, value)
+        if len(values) > NOTIFICATION_ATTRIBUTES_MAX:
             raise LimitError("NOTIFICATION_ATTRIBUTES_MAX", NOTIFICATION_ATTRIBUTES_MAX, "more attributes")
-    return found
+    return values
 
 
 def _check_attribute_name(name: str) -> None:
@@ -280,19 +282,19 @@ def _checked_at(name: str, value: object) -> Value:
 
 
 def _checked_field(name: str, value: object) -> Any:
-    found = _checked_at(name, value)
-    if type_of(found) is not ENVELOPE_TYPES[name]:
-        raise BadNotificationError(f"{name} is a {ENVELOPE_TYPES[name]}, found the {type_of(found)} {shown(value)}")
-    return found
+    field = _checked_at(name, value)
+    if type_of(field) is not ENVELOPE_TYPES[name]:
+        raise BadNotificationError(f"{name} is a {ENVELOPE_TYPES[name]}, found the {type_of(field)} {shown(value)}")
+    return field
 
 
 def _checked_payload(payload: object) -> bytes:
     if not isinstance(payload, bytes | bytearray | memoryview):
         raise BadNotificationError(f"the payload is bytes, found {type(payload).__name__}")
-    found = bytes(payload)
-    if len(found) > PAYLOAD_BYTES_MAX:
-        raise LimitError("PAYLOAD_BYTES_MAX", PAYLOAD_BYTES_MAX, f"{len(found):,} bytes", "send a reference instead")
-    return found
+    content = bytes(payload)
+    if len(content) > PAYLOAD_BYTES_MAX:
+        raise LimitError("PAYLOAD_BYTES_MAX", PAYLOAD_BYTES_MAX, f"{len(content):,} bytes", "send a reference instead")
+    return content
 
 
 # --- from JSON ----------------------------------------------------------------------------------
@@ -309,7 +311,7 @@ def _from_pairs(pairs: Iterable[tuple[str, object]]) -> Notification:
             known = ", ".join((*ENVELOPE_TYPES, _PAYLOAD))
             raise BadNotificationError(f"{shown(name)} is no envelope field: there are {known}")
         elif name in envelope:
-            raise BadNotificationError(f"{shown(name)} stands twice: an envelope holds each field once")
+            raise BadNotificationError(f"{shown(name)} appears twice: an envelope holds each field once")
         else:
             envelope[name] = target
     return Notification(attributes, **{name[1:]: value for name, value in envelope.items()})  # type: ignore[arg-type]
@@ -336,23 +338,23 @@ def _json_object_pairs(text: str) -> list[tuple[str, object]]:
         raise LimitError(
             "NOTIFICATION_JSON_CHARACTERS_MAX", NOTIFICATION_JSON_CHARACTERS_MAX, f"{len(text):,} characters"
         )
-    found = parsed_json(text, pairs_hook=_Pairs)
-    if not isinstance(found, _Pairs):
-        raise BadNotificationError(f"{shown(found)} is not a notification: it must be a JSON object")
-    return [(name, dict(value) if isinstance(value, _Pairs) else value) for name, value in found]
+    pairs = parsed_json(text, pairs_hook=_Pairs)
+    if not isinstance(pairs, _Pairs):
+        raise BadNotificationError(f"{shown(pairs)} is not a notification: it must be a JSON object")
+    return [(name, dict(value) if isinstance(value, _Pairs) else value) for name, value in pairs]
 
 
 class _Pairs(list[tuple[str, object]]):
-    """An object of JSON text before its names are known to differ."""
+    """A JSON object as its pairs, before it is known whether all names differ."""
 
 
 def parsed_json(text: str, pairs_hook: type[list[tuple[str, object]]] | None = None) -> object:
-    """JSON text as Python values: strict, and every failure a typed error."""
+    """JSON text as Python values. NaN, infinities and huge integers are refused; every failure is a CatchmentError."""
     try:
         return json.loads(text, object_pairs_hook=pairs_hook, parse_constant=_no_constant, parse_int=_bounded_int)
     except json.JSONDecodeError as problem:
-        found = shown(text[problem.pos : problem.pos + 12]) if problem.pos < len(text) else "the end"
-        raise ParseError("JSON", problem.lineno, problem.colno, f"{found} ({problem.msg})", ()) from None
+        there = shown(text[problem.pos : problem.pos + 12]) if problem.pos < len(text) else "the end"
+        raise ParseError("JSON", problem.lineno, problem.colno, f"{there} ({problem.msg})", ()) from None
     except RecursionError:
         raise ParseError("JSON", 1, 1, "nesting too deep", ("a flat object",)) from None
 
@@ -362,6 +364,6 @@ def _no_constant(text: str) -> object:
 
 
 def _bounded_int(text: str) -> int:
-    if len(text) > 20:  # longer than any 64-bit integer, and conversion takes quadratic time
+    if len(text) > 20:  # no 64-bit integer is longer, and the conversion of a long text takes quadratic time
         raise BadNotificationError(f"integer {shown(text)} of {len(text):,} digits: an int has 64 bits")
     return int(text)

@@ -1,9 +1,9 @@
 """Sets over one ordered domain as sorted, disjoint, non-touching half-open ranges.
 
-A range is `(low, high)`: every key k with low <= k < high; `high` None means no upper end. The least
-key of the domain bounds from below. The form is canonical: equal sets are equal tuples. One algebra
-serves integers (numbers, times, booleans by their keys) and strings, whose successor in code point
-order is the string with U+0000 appended.
+A range is `(low, high)`: every key k with low <= k < high. If `high` is None, the range has no upper end. No `low` is
+below the least key of the domain. The form is canonical: equal sets are equal tuples. The same algebra serves integers
+(numbers, times and booleans by their keys) and strings; the successor of a string in code point order is the string
+with U+0000 appended.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ Ranges = tuple[tuple[K, K | None], ...]
 
 
 def _lesser(a: K | None, b: K | None) -> K | None:
+    """The lesser of two upper ends; None stands for no end."""
     if a is None:
         return b
     return a if b is None or a <= b else b
 
 
 def _reaches(high: K | None, low: K) -> bool:
+    """Whether a range that ends at `high` overlaps or touches one that begins at `low` or later."""
     return high is None or high >= low
 
 
@@ -38,12 +40,12 @@ def contains(ranges: Ranges[K], key: K) -> bool:
     return end is None or key < end
 
 
-def _low(found: tuple[K, K | None]) -> K:
-    return found[0]
+def _low(part: tuple[K, K | None]) -> K:
+    return part[0]
 
 
 def union(parts: Iterable[Range[K]]) -> Ranges[K]:
-    """The union of any ranges, in any order."""
+    """The union of ranges, which may overlap and come in any order."""
     merged: list[tuple[K, K | None]] = []
     for low, high in sorted(parts, key=_low):
         if merged and _reaches(merged[-1][1], low):
@@ -56,21 +58,22 @@ def union(parts: Iterable[Range[K]]) -> Ranges[K]:
 
 
 def intersection(a: Ranges[K], b: Ranges[K]) -> Ranges[K]:
-    found: list[tuple[K, K | None]] = []
+    common: list[tuple[K, K | None]] = []
     i = j = 0
     while i < len(a) and j < len(b):
         low, high = max(a[i][0], b[j][0]), _lesser(a[i][1], b[j][1])
         if high is None or low < high:
-            found.append((low, high))
+            common.append((low, high))
+        # The range that ends first cannot meet any further range of the other set.
         if high == a[i][1]:
             i += 1
         else:
             j += 1
-    return tuple(found)
+    return tuple(common)
 
 
 def overlap(a: Ranges[K], b: Ranges[K]) -> bool:
-    """Whether the intersection holds anything."""
+    """Whether the intersection is not empty."""
     i = j = 0
     while i < len(a) and j < len(b):
         (a_low, a_high), (b_low, b_high) = a[i], b[j]
@@ -84,7 +87,7 @@ def overlap(a: Ranges[K], b: Ranges[K]) -> bool:
 
 
 def complement(ranges: Ranges[K], least: K) -> Ranges[K]:
-    """What the domain from `least` upwards holds besides."""
+    """The keys from `least` upwards that are not in `ranges`."""
     gaps: list[tuple[K, K | None]] = []
     start: K | None = least
     for low, high in ranges:
@@ -102,7 +105,9 @@ def is_subset(a: Ranges[K], b: Ranges[K]) -> bool:
         return True
     j = 0
     for low, high in a:
-        while j < len(b) and not _covers_start(b[j], low):
+        # Skips the ranges of b that end at or before `low`. Ranges never touch, so one range of b must hold all of
+        # this range of a.
+        while j < len(b) and not _ends_after(b[j], low):
             j += 1
         if j == len(b) or low < b[j][0]:
             return False
@@ -112,5 +117,5 @@ def is_subset(a: Ranges[K], b: Ranges[K]) -> bool:
     return True
 
 
-def _covers_start(found: tuple[K, K | None], low: K) -> bool:
-    return found[1] is None or low < found[1]
+def _ends_after(part: tuple[K, K | None], low: K) -> bool:
+    return part[1] is None or low < part[1]

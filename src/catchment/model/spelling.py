@@ -1,12 +1,12 @@
 """Back from sets of values to the constraints people read.
 
-`spelled(name, values)` gives alternatives, each a tuple of constraints that must all hold, which
-together say exactly `values`: few, and always the same for the same set of numbers, times, booleans or
-string ranges. Bounds are written with whichever of `>` and `>=` has the plainer literal.
+`spelled(name, values)` gives alternatives. Each is a tuple of constraints that must all hold; together the alternatives
+mean exactly `values`. They are few, and always the same for the same set of numbers, times, booleans or string ranges.
+A bound is written with `>` or `>=` (`<` or `<=`), whichever has the shorter literal.
 
-Numbers: a set of ints and a set of floats that agree wherever an int equals a float are one untyped
-constraint; otherwise each type gets its own. The *number line* here is every number that is an int or
-a float; Python compares the two exactly.
+Numbers: if a set of ints and a set of floats agree wherever an int equals a float, they are written as one untyped
+constraint; otherwise each type gets its own. The *number line* is all numbers that are an int or a float, in order;
+Python compares the two exactly.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SPELLINGS_KEPT_MAX: Final = 65_536
 
 @lru_cache(_SPELLINGS_KEPT_MAX)
 def spelled(name: str, values: Values) -> tuple[Alternative, ...]:
-    """Alternatives that together say `values`; () when it is empty, ((),) when it says nothing."""
+    """Alternatives that together mean `values`: () when no value is allowed, ((),) when any is, absence included."""
     if values == domain.EVERYTHING:
         return ((),)
     if values == domain.PRESENT:
@@ -43,11 +43,13 @@ def _alternatives(name: str, values: Values) -> Iterator[Alternative]:
         yield (Constraint(name, "absent", None, Kind.ANY),)
     yield from _strings(name, values.strings)
     yield from _numbers(name, values.keys_of(Type.INT), values.keys_of(Type.FLOAT))
-    for kind in (Type.BOOL, Type.TIME):
-        yield from _Writer(name, Kind(kind.value), _KeyLine(kind)).alternatives(values.keys_of(kind))
+    for value_type in (Type.BOOL, Type.TIME):
+        line = _KeyLine(value_type)
+        yield from _Writer(name, Kind(value_type.value), line).alternatives(values.keys_of(value_type))
 
 
-# --- lines: what the elements of an ordered domain are ------------------------------------------
+# --- lines: ordered domains ---------------------------------------------------------------------
+# A line tells how many elements a range has, which they are, and which element comes before a key.
 
 
 class Bound(NamedTuple):
@@ -58,12 +60,12 @@ class Bound(NamedTuple):
 class _KeyLine:
     """Ints, floats, booleans or times, by their integer keys."""
 
-    def __init__(self, kind: Type) -> None:
-        self._kind = kind
-        self._least, self._greatest = KEY_BOUNDS[kind]
+    def __init__(self, value_type: Type) -> None:
+        self._type = value_type
+        self._least, self._greatest = KEY_BOUNDS[value_type]
 
     def value(self, key: int) -> Value:
-        return from_key(self._kind, key)
+        return from_key(self._type, key)
 
     def count(self, low: int, high: int | None) -> int:
         return (self._greatest + 1 if high is None else high) - low
@@ -85,6 +87,7 @@ class _StringLine:
         return key
 
     def count(self, low: str, high: str | None) -> float:
+        # Only the strings `low`, `low + "\0"`, `low + "\0\0"` … follow each other without others between them.
         if high is None or high.rstrip("\0") != low.rstrip("\0"):
             return math.inf
         return len(high) - len(low)
@@ -101,16 +104,16 @@ class _StringLine:
 
 
 class _NumberLine:
-    """Every number that is an int or a float; a key is the number itself."""
+    """Every number that is an int or a float. Its key is the number itself."""
 
     def value(self, key: int | float) -> Value:
-        return _plain_number(key)
+        return _as_int_if_whole(key)
 
     def count(self, low: int | float, high: int | float | None) -> float:
         return 1 if high is not None and _next_number(low) == high else math.inf
 
     def elements(self, low: int | float, _: int | float | None) -> list[Value]:
-        return [_plain_number(low)]
+        return [_as_int_if_whole(low)]
 
     def is_least(self, low: int | float) -> bool:
         return low == _LEAST_NUMBER
@@ -124,7 +127,7 @@ class _NumberLine:
 _LEAST_NUMBER: Final = float_from_key(KEY_BOUNDS[Type.FLOAT][0])
 
 
-def _plain_number(number: int | float) -> int | float:
+def _as_int_if_whole(number: int | float) -> int | float:
     return int(number) if INT_MIN <= number <= INT_MAX and number == math.floor(number) else number
 
 
@@ -145,38 +148,40 @@ class _Writer:
         self._line: _KeyLine = line  # type: ignore[assignment]  # the three lines have one shape
 
     def alternatives(self, ranges: Ranges[int] | Ranges[str] | _NumberRanges) -> list[Alternative]:
-        """Points together as one `in`, then each run of ranges that only points interrupt."""
+        """A single `in` for all points, then an alternative for each run. A *run* is ranges with gaps of a single
+        element between them, which are written as `!=`. A run with few elements counts as points."""
         points: list[Value] = []
-        found: list[Alternative] = []
+        longer: list[Alternative] = []
         for run in self._runs(ranges):  # type: ignore[arg-type]
             bounds, holes = self._bounds(run), len(run) - 1
+            # Listing the elements is no longer than writing the bounds and the holes.
             if sum(self._line.count(low, high) for low, high in run) <= len(bounds) + holes:
                 points += [value for low, high in run for value in self._line.elements(low, high)]
             else:
-                found.append(self._run(run, bounds))
-        return ([self._points(points)] if points else []) + found
+                longer.append(self._run(run, bounds))
+        return ([self._points(points)] if points else []) + longer
 
     def _runs(self, ranges: Ranges[int]) -> list[list[tuple[int, int | None]]]:
         runs: list[list[tuple[int, int | None]]] = []
-        for one in ranges:
+        for part in ranges:
             before = runs[-1][-1][1] if runs else None
-            if before is not None and self._line.count(before, one[0]) == 1:
-                runs[-1].append(one)
+            if before is not None and self._line.count(before, part[0]) == 1:
+                runs[-1].append(part)
             else:
-                runs.append([one])
+                runs.append([part])
         return runs
 
     def _bounds(self, run: list[tuple[int, int | None]]) -> list[Bound]:
         low, high = run[0][0], run[-1][1]
-        found = [] if self._line.is_least(low) else [self._plainer(low, ">=", ">")]
-        return found if high is None else [*found, self._plainer(high, "<", "<=")]
+        lower = [] if self._line.is_least(low) else [self._shorter(low, ">=", ">")]
+        return lower if high is None else [*lower, self._shorter(high, "<", "<=")]
 
-    def _plainer(self, key: int, at: str, before: str) -> Bound:
-        """`>= key` and `> the one before` say the same: the one with the plainer literal."""
-        found = [Bound(at, self._line.value(key))]
+    def _shorter(self, key: int, at: str, before: str) -> Bound:
+        """`>= key` and `> the element before key` mean the same: takes the one with the shorter literal."""
+        candidates = [Bound(at, self._line.value(key))]
         if (previous := self._line.before(key)) is not None:
-            found.append(Bound(before, self._line.value(previous)))
-        return min(found, key=_plainness)
+            candidates.append(Bound(before, self._line.value(previous)))
+        return min(candidates, key=_literal_length)
 
     def _run(self, run: list[tuple[int, int | None]], bounds: list[Bound]) -> Alternative:
         holes = [Bound("!=", self._line.value(before)) for _, before in run[:-1] if before is not None]
@@ -190,7 +195,7 @@ class _Writer:
         return (Constraint(self._name, "in", tuple(points), self._kind),)
 
 
-def _plainness(bound: Bound) -> tuple[int, bool]:
+def _literal_length(bound: Bound) -> tuple[int, bool]:
     return len(literal(bound.value).rstrip("0")), bound.operator in ("<", ">")
 
 
@@ -212,10 +217,11 @@ def _numbers(name: str, ints: Keys, floats: Keys) -> list[Alternative]:
 
 
 def _together(ints: Keys, floats: Keys) -> _NumberRanges | None:
-    """Both as ranges of the number line, None where they disagree about a number that is both."""
-    found: list[tuple[int | float, int | float | None]] = []
+    """Both as ranges of the number line; None where they disagree about a number that is both an int and a float."""
+    ranges: list[tuple[int | float, int | float | None]] = []
     at: int | float | None = _LEAST_NUMBER
     while at is not None:
+        # The next range begins at the first number that either set holds, and ends at the first that either lacks.
         first = [
             number
             for number in (
@@ -230,15 +236,16 @@ def _together(ints: Keys, floats: Keys) -> _NumberRanges | None:
         ends = [end for end in (_first_out_int(ints, low), _first_out_float(floats, low)) if end is not None]
         high = min(ends) if ends else None
         if high == low:
-            return None
-        found.append((low, high))
+            return None  # one set holds `low`, and the other has this number and does not hold it
+        ranges.append((low, high))
         at = high
-    return tuple(found)
+    return tuple(ranges)
 
 
 def _first_in(
     ranges: Keys, number: int | float, key_at: Callable[[int | float], int], to_number: Callable[[int], int | float]
 ) -> int | float | None:
+    """The first number at or above `number` that the ranges hold."""
     key = key_at(number)
     for low, high in ranges:
         if high is None or key < high:
@@ -247,6 +254,7 @@ def _first_in(
 
 
 def _first_out_int(ints: Keys, number: int | float) -> int | None:
+    """The first int at or above `number` that is not in `ints`."""
     key = max(math.ceil(number), INT_MIN)
     for low, high in ints:
         if low <= key and (high is None or key < high):
@@ -255,6 +263,7 @@ def _first_out_int(ints: Keys, number: int | float) -> int | None:
 
 
 def _first_out_float(floats: Keys, number: int | float) -> float | None:
+    """The first float at or above `number` that is not in `floats`."""
     key = edges(Type.FLOAT, number)[0]
     for low, high in floats:
         if low <= key and (high is None or key < high):
@@ -270,30 +279,28 @@ def _strings(name: str, strings: Strings) -> list[Alternative]:
 
 
 def _piece(name: str, piece: Piece) -> list[Alternative]:
-    globs = [_glob(name, "", found) for found in piece.wanted] + [
-        _glob(name, "not ", found) for found in piece.unwanted
-    ]
+    globs = [_glob(name, "", glob) for glob in piece.wanted] + [_glob(name, "not ", glob) for glob in piece.unwanted]
     globs.sort(key=str)
     if piece.ranges == ALL and globs:
         return [tuple(globs)]
     return [(*ranges, *globs) for ranges in _string_ranges(name, piece.ranges)]
 
 
-def _glob(name: str, negation: str, found: Glob) -> Constraint:
-    operator, operand = found.shape
+def _glob(name: str, negation: str, glob: Glob) -> Constraint:
+    operator, operand = glob.simplest_operator
     if negation and operator not in ("suffix", "substring"):
-        operator, operand = "glob", found.pattern
+        operator, operand = "glob", glob.pattern
     return Constraint(name, negation + operator, operand, Kind.STRING)
 
 
 def _string_ranges(name: str, ranges: Ranges[str]) -> list[Alternative]:
-    """As `_Writer` has them, but a range that is all strings with some start is a prefix."""
+    """As `_Writer` writes them, but a range of all strings with a common beginning becomes a prefix."""
     writer = _Writer(name, Kind.STRING, _StringLine())
-    prefixes = [(one, prefix) for one in ranges if (prefix := _prefix_of(one)) is not None]
-    rest = tuple(one for one in ranges if one not in [found for found, _ in prefixes])
+    prefixes = [(part, prefix) for part in ranges if (prefix := _prefix_of(part)) is not None]
+    rest = tuple(part for part in ranges if part not in [written for written, _ in prefixes])
     return writer.alternatives(rest) + [(Constraint(name, "prefix", prefix, Kind.STRING),) for _, prefix in prefixes]
 
 
-def _prefix_of(one: tuple[str, str | None]) -> str | None:
-    low, high = one
+def _prefix_of(part: tuple[str, str | None]) -> str | None:
+    low, high = part
     return low if low and high is not None and after_prefix(low) == high else None

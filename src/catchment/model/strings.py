@@ -1,12 +1,12 @@
 """Sets of strings, exact under every string operator.
 
 Order, equality and prefix constraints are ranges in code point order (`ranges.py`). Suffix, substring
-and glob constraints, and their negations, are globs. A set is a union of *pieces* (`automaton.py`), and
-questions about pieces that hold globs are asked of a joint automaton.
+and glob constraints, and their negations, are globs. A set is a union of *pieces* (`automaton.py`). A
+joint automaton answers questions about pieces that hold globs.
 
-A set that is a small union of ranges is always held as ranges, so the common case never meets an
-automaton, and equal sets are equal objects whichever way they were written. Past
-`automaton.AUTOMATON_STEPS_MAX` a question gets the sound answer: not empty, not contained, not equal.
+A set that is a small union of ranges is always stored as ranges. So the common case needs no automaton, and equal
+sets are equal objects however they were written. Past `automaton.AUTOMATON_STEPS_MAX` a question gets the sound
+answer: not empty, not contained, not equal.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from catchment.model.ranges import Ranges
 
 __all__ = ["ALL", "UNDECIDED", "Piece", "Strings", "successor"]
 
-# Up to this many conditions on one attribute are simplified together, beyond that only two by two: then
-# a contradiction that takes three of them is not found.
+# Up to this many conditions on one attribute are simplified together. More are simplified only two by two: a
+# contradiction between three of them is then not detected.
 JOINT_PARTS_MAX: Final = 5
-# A union of more pieces is kept as it was written: its normal form would take too many questions.
+# A union of more pieces stays as it was written: its normal form would take too many questions to the automaton.
 PIECES_MAX: Final = 12
 
 
 def after_prefix(prefix: str) -> str | None:
-    """The least string above all that start with `prefix`."""
+    """The least string above all that start with `prefix`; None if there is none."""
     stem = prefix.rstrip(LAST_CHARACTER)
     return stem[:-1] + next_character(stem[-1]) if stem else None
 
@@ -66,21 +66,21 @@ class Strings:
 
     @property
     def ranges(self) -> Ranges[str] | None:
-        """The set as ranges, when it is that plain."""
+        """The set as ranges; None where globs are needed to write it."""
         if not self.pieces:
             return ()
-        return self.pieces[0].ranges if len(self.pieces) == 1 and self.pieces[0].is_plain else None
+        return self.pieces[0].ranges if len(self.pieces) == 1 and self.pieces[0].is_ranges else None
 
     @property
     def size(self) -> int:
-        """The characters and bounds it takes to say it."""
+        """How long the set is to write: its characters and bounds."""
         return sum(piece.size for piece in self.pieces)
 
     def __contains__(self, text: str) -> bool:
         return any(piece.contains(text) for piece in self.pieces)
 
     def __bool__(self) -> bool:
-        """Whether any string is in it (or, past the limit, may be)."""
+        """Whether any string is in the set (or, past the limit, may be)."""
         return bool(self.pieces)
 
     def __and__(self, other: Strings) -> Strings:
@@ -99,11 +99,13 @@ class Strings:
     def inverse(self) -> Strings:
         if self.ranges is not None:
             return of_ranges(rng.complement(self.ranges, ""))
+        # De Morgan: a string is outside the union if it is outside every piece, and outside a piece if it breaks any
+        # of the piece's conditions.
         inverse = EVERY_STRING
         for piece in self.pieces:
             parts = [Piece(rng.complement(piece.ranges, ""))]
-            parts += [Piece(ALL, unwanted=frozenset([found])) for found in piece.wanted]
-            parts += [Piece(ALL, wanted=frozenset([found])) for found in piece.unwanted]
+            parts += [Piece(ALL, unwanted=frozenset([glob])) for glob in piece.wanted]
+            parts += [Piece(ALL, wanted=frozenset([glob])) for glob in piece.unwanted]
             inverse &= _of_pieces(tuple(parts))
         return inverse
 
@@ -126,12 +128,12 @@ class Strings:
             return NotImplemented
         if self is other or self.pieces == other.pieces:
             return True
-        if self.is_plain and other.is_plain:
-            return False
+        if self.is_ranges and other.is_ranges:
+            return False  # ranges are canonical, and the pieces differ
         return self.identity == other.identity and some_string(self.pieces, other.pieces, in_one_only) is None
 
     def __hash__(self) -> int:
-        return hash(self.ranges) if self.is_plain else hash(self.identity)
+        return hash(self.ranges) if self.is_ranges else hash(self.identity)
 
     def __reduce__(self) -> tuple[object, ...]:
         return Strings, (self.pieces,)
@@ -140,62 +142,65 @@ class Strings:
         return f"Strings({self.pieces!r})"
 
     @property
-    def is_plain(self) -> bool:
-        """Whether it is a union of ranges."""
+    def is_ranges(self) -> bool:
+        """Whether the set is a union of ranges, written without globs."""
         return self.ranges is not None
 
     @property
     def extremes(self) -> tuple[str | None, str | None]:
-        """The least of the shortest strings inside and outside; UNDECIDED where it is too hard to find."""
+        """The least of the shortest strings inside the set, and the least of the shortest outside. None where there
+        is no such string, UNDECIDED where the search takes too many steps."""
         if self._extremes is None:
             self._extremes = extremes(self.pieces)
         return self._extremes
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What equal sets agree on: their extremes. Where those are too hard to find, what it was
-        written as: then only sets written alike are equal."""
+        """A value that is the same for equal sets: their extremes. Where those are undecided, it is the pieces: then
+        only sets that were written alike are equal."""
         return self.pieces if UNDECIDED in self.extremes else self.extremes
 
 
-def of_ranges(found: Ranges[str]) -> Strings:
-    if found == ALL:
+def of_ranges(ranges: Ranges[str]) -> Strings:
+    if ranges == ALL:
         return EVERY_STRING
-    return Strings((Piece(found),)) if found else NO_STRING
+    return Strings((Piece(ranges),)) if ranges else NO_STRING
 
 
-def of_glob(found: Glob) -> Strings:
-    operator, operand = found.shape
+def of_glob(glob: Glob) -> Strings:
+    """The strings that a glob matches; as ranges where its operator is `=`, a prefix, `*` or `?*`."""
+    operator, operand = glob.simplest_operator
     if operator == "=":
         return of_ranges(((operand, successor(operand)),))
     if operator == "prefix":
         return of_ranges(prefix_ranges(operand))
-    if not found.characters and found.waiting and len(found.wanted) <= 1:
-        return of_ranges(((found.least, None),))  # `*` and `?*`
-    return Strings((Piece(ALL, wanted=frozenset([found])),))
+    if not glob.characters and glob.waiting and len(glob.wanted) <= 1:
+        return of_ranges(((glob.least, None),))  # `*` and `?*`: every string from "" or from "\0" on
+    return Strings((Piece(ALL, wanted=frozenset([glob])),))
 
 
-def not_glob(found: Glob) -> Strings:
-    plain = of_glob(found)
-    if plain.ranges is not None:
-        return plain.inverse
-    return Strings((Piece(ALL, unwanted=frozenset([found])),))
+def not_glob(glob: Glob) -> Strings:
+    """The strings that a glob does not match."""
+    matched = of_glob(glob)
+    if matched.ranges is not None:
+        return matched.inverse
+    return Strings((Piece(ALL, unwanted=frozenset([glob])),))
 
 
 def all_of(sets: Sequence[Strings]) -> Strings:
-    """What is in every one of them, brought into normal form once."""
-    if all(found.ranges is not None for found in sets):
+    """The intersection of some sets. The normal form is made once, of the result, not after each step."""
+    if all(strings.ranges is not None for strings in sets):
         return reduce(and_, sets)
-    return _of_pieces(tuple(reduce(and_, chosen) for chosen in product(*(found.pieces for found in sets))))
+    return _of_pieces(tuple(reduce(and_, chosen) for chosen in product(*(strings.pieces for strings in sets))))
 
 
 def any_of(sets: Sequence[Strings]) -> Strings:
-    """What is in some of them, brought into normal form once."""
-    if all(found.is_plain for found in sets):
-        return of_ranges(rng.union(part for found in sets for part in found.ranges or ()))
-    if any(found.ranges == ALL for found in sets):
+    """The union of some sets. The normal form is made once, of the result, not after each step."""
+    if all(strings.is_ranges for strings in sets):
+        return of_ranges(rng.union(part for strings in sets for part in strings.ranges or ()))
+    if any(strings.ranges == ALL for strings in sets):
         return EVERY_STRING
-    return _of_pieces(tuple(piece for found in sets for piece in found.pieces))
+    return _of_pieces(tuple(piece for strings in sets for piece in strings.pieces))
 
 
 NO_STRING: Final = Strings(())
@@ -207,21 +212,23 @@ EVERY_STRING: Final = Strings((Piece(ALL),))
 
 @lru_cache(ANSWERS_MAX)
 def _of_pieces(pieces: tuple[Piece, ...]) -> Strings:
-    plain_parts = rng.union(part for piece in pieces if piece.is_plain for part in piece.ranges)
-    found = [Piece(plain_parts)] if plain_parts else []
-    found += [piece for piece in dict.fromkeys(pieces) if piece.ranges and not piece.is_plain]
-    if len(found) == 1 and len(found[0].parts) == 1:
-        return Strings(tuple(found))
-    if len(found) > PIECES_MAX or any(len(piece.parts) > PIECES_MAX for piece in found):
-        return Strings(tuple(sorted(found, key=_piece_order)))
-    plain = _as_ranges(tuple(found))
-    if plain is not None:
-        return of_ranges(plain)
-    return Strings(_irredundant([_simplified(piece) for piece in found]))
+    """The union of pieces in normal form: as ranges where it is a small union of ranges, else simplified pieces in a
+    fixed order."""
+    joined_ranges = rng.union(part for piece in pieces if piece.is_ranges for part in piece.ranges)
+    distinct = [Piece(joined_ranges)] if joined_ranges else []
+    distinct += [piece for piece in dict.fromkeys(pieces) if piece.ranges and not piece.is_ranges]
+    if len(distinct) == 1 and len(distinct[0].parts) == 1:
+        return Strings(tuple(distinct))  # a single condition is in normal form
+    if len(distinct) > PIECES_MAX or any(len(piece.parts) > PIECES_MAX for piece in distinct):
+        return Strings(tuple(sorted(distinct, key=_piece_order)))
+    ranges = _as_ranges(tuple(distinct))
+    if ranges is not None:
+        return of_ranges(ranges)
+    return Strings(_irredundant([_simplified(piece) for piece in distinct]))
 
 
 def _as_ranges(pieces: tuple[Piece, ...]) -> Ranges[str] | None:
-    if all(piece.is_plain for piece in pieces):
+    if all(piece.is_ranges for piece in pieces):
         return rng.union(part for piece in pieces for part in piece.ranges)
     if sum(len(piece.parts) for piece in pieces) > JOINT_PARTS_MAX:
         return None
@@ -229,16 +236,17 @@ def _as_ranges(pieces: tuple[Piece, ...]) -> Ranges[str] | None:
 
 
 def _simplified(piece: Piece) -> Piece:
-    """Leaves out each part that the others imply."""
+    """Leaves out each condition that the others imply."""
     for part in sorted(piece.parts, key=_piece_order):
-        others = [one for one in piece.parts if one != part]
+        others = [other for other in piece.parts if other != part]
         joint = len(others) < JOINT_PARTS_MAX and others and _contained((reduce(and_, others),), (part,))
-        if joint or any(_contained((one,), (part,)) for one in others):
+        if joint or any(_contained((other,), (part,)) for other in others):
             piece = reduce(and_, others)
     return piece
 
 
 def _irredundant(pieces: list[Piece]) -> tuple[Piece, ...]:
+    """Leaves out empty pieces, and each piece that lies within the others."""
     kept = [piece for piece in dict.fromkeys(pieces) if not _is_empty(piece)]
     for piece in sorted(kept, key=_piece_order, reverse=True):
         others = tuple(other for other in kept if other is not piece)
@@ -249,6 +257,7 @@ def _irredundant(pieces: list[Piece]) -> tuple[Piece, ...]:
 
 
 def _is_empty(piece: Piece) -> bool:
+    """Whether no string is in the piece. Of many conditions only pairs are tried, so "no" may be wrong."""
     parts = piece.parts
     if len(parts) <= JOINT_PARTS_MAX:
         return _contained((piece,), ())
@@ -256,9 +265,10 @@ def _is_empty(piece: Piece) -> bool:
 
 
 def _piece_order(piece: Piece) -> tuple[object, ...]:
-    patterns = [sorted(found.pattern for found in globs) for globs in (piece.wanted, piece.unwanted)]
+    patterns = [sorted(glob.pattern for glob in globs) for globs in (piece.wanted, piece.unwanted)]
     return len(piece.wanted) + len(piece.unwanted), patterns, [low for low, _ in piece.ranges]
 
 
 def _contained(pieces: tuple[Piece, ...], others: tuple[Piece, ...]) -> bool:
+    """Whether the union of `pieces` lies within the union of `others`. Past the limit: no."""
     return some_string(pieces, others, in_first_only) is None

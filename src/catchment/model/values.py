@@ -19,7 +19,7 @@ from typing import Final
 
 from catchment.errors import BadValueError, LimitError, shown
 
-# An attribute is something to route by; what is longer belongs into the payload.
+# An attribute is something to route by. Longer text belongs into the payload.
 STRING_CODEPOINTS_MAX: Final = 65_536
 # Names are repeated in every filter and routing table.
 NAME_CODEPOINTS_MAX: Final = 255
@@ -48,7 +48,11 @@ _FLOAT_MAGNITUDE: Final = 0x7FFF_FFFF_FFFF_FFFF
 
 
 def float_key(value: float) -> int:
-    """The place of a finite float among all floats; both zeros have place 0."""
+    """The place of a finite float among all floats in numeric order; both zeros have place 0.
+
+    The bits of a positive float, read as an integer, grow with the float. Those of a negative float are its magnitude
+    with the sign bit set, so the sign is taken off and the magnitude negated.
+    """
     bits: int = struct.unpack("<q", struct.pack("<d", value))[0]
     return bits if bits >= 0 else -(bits & _FLOAT_MAGNITUDE)
 
@@ -91,12 +95,12 @@ def type_of(value: Value) -> Type:
 
 def key_of(value: Value) -> int | str:
     """The key of an already checked value within its type."""
-    found = type(value)
-    if found is str or found is int:
+    python_type = type(value)
+    if python_type is str or python_type is int:
         return value  # type: ignore[return-value]
-    if found is float:
+    if python_type is float:
         return float_key(value)  # type: ignore[arg-type]
-    return int(value) if found is bool else time_key(value)  # type: ignore[arg-type]
+    return int(value) if python_type is bool else time_key(value)  # type: ignore[arg-type]
 
 
 def from_key(value_type: Type, key: int | str) -> Value:
@@ -116,13 +120,16 @@ def from_key(value_type: Type, key: int | str) -> Value:
 
 
 def checked(value: object) -> Value:
-    """`value` as one of the five types, normalized; BadValueError when it is none of them."""
-    found = type(value)
-    if found is str:
+    """`value` normalized to one of the five types; BadValueError when it is of none of them.
+
+    The exact types come first, because they are nearly all; then the subclasses of `datetime`, `float` and `str`.
+    """
+    python_type = type(value)
+    if python_type is str:
         return checked_string(value)  # type: ignore[arg-type]
-    if found is bool:
+    if python_type is bool:
         return value  # type: ignore[return-value]
-    if found is int:
+    if python_type is int:
         return _checked_int(value)  # type: ignore[arg-type]
     if isinstance(value, datetime):
         return _checked_time(value)
@@ -134,7 +141,7 @@ def checked(value: object) -> Value:
 
 
 def _checked_foreign(value: object) -> Value:
-    """Integers of other libraries (numpy's, say) are integers; nothing else is a value."""
+    """Accepts integers of other libraries, such as numpy's; refuses everything else."""
     try:
         return _checked_int(operator.index(value))  # type: ignore[arg-type]
     except TypeError:
@@ -161,8 +168,8 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def _surrogate_at(text: str) -> int:
-    found = _SURROGATE.search(text)
-    return found.start() if found else -1
+    surrogate = _SURROGATE.search(text)
+    return surrogate.start() if surrogate else -1
 
 
 def _checked_int(value: int) -> int:
@@ -175,7 +182,7 @@ def _checked_int(value: int) -> int:
 def _checked_float(value: float) -> float:
     if not math.isfinite(value):
         raise BadValueError(f"{value} is not a value: a float is finite and not NaN; leave the attribute out instead")
-    return value + 0.0  # -0.0 + 0.0 is 0.0: the two zeros are one value
+    return value + 0.0  # -0.0 + 0.0 is 0.0: the model has one zero
 
 
 def _checked_time(value: datetime) -> datetime:
@@ -213,14 +220,14 @@ def parse_time(text: str) -> datetime:
     if not _TIME.fullmatch(text):
         raise BadValueError(f"{shown(text)} is not a time: write 2026-11-15T10:30:00Z, or a date such as 2026-11-15")
     try:
-        found = datetime.fromisoformat(text.upper())
+        time = datetime.fromisoformat(text.upper())
     except ValueError as problem:
         raise BadValueError(f"{shown(text)} is not a time: {problem}") from None
-    return _checked_time(found if found.tzinfo else found.replace(tzinfo=UTC))
+    return _checked_time(time if time.tzinfo else time.replace(tzinfo=UTC))
 
 
 def format_time(value: datetime) -> str:
-    text = value.isoformat()  # already UTC
+    text = value.isoformat()  # a checked time is already in UTC
     return text.removesuffix("+00:00") + "Z"
 
 
@@ -260,9 +267,8 @@ def format_duration(duration: timedelta) -> str:
 
 
 # --- JSON ---------------------------------------------------------------------------------------
-# Strings, numbers and booleans are themselves; a number with a fraction or exponent is a float. A time
-# is {"time": "…Z"}. Where a writer cannot keep 4.0 apart from 4 it may say {"float": 4}; every type may
-# be named that way.
+# A string, number or boolean is the JSON value of that type; a number with a fraction or exponent is a float. A time
+# is {"time": "…Z"}. A writer that cannot tell 4.0 from 4 may write {"float": 4}; every type may be named that way.
 
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 
@@ -276,7 +282,7 @@ def _typed_int(value: object) -> Value:
 
 
 def _typed_float(value: object) -> Value:
-    # Compared before it is converted: no integer is silently rounded into a float.
+    # Compared before it is converted, so that no integer is silently rounded to a float.
     if type(value) is int and not (INT_MIN <= value <= INT_MAX and float(value) == value):
         raise BadValueError(f"{shown(value)} is not exactly a float")
     return float(value) if type(value) is int else _only(float, value)
@@ -301,12 +307,12 @@ _FROM_TYPED_JSON: Final[dict[str, Callable[[object], Value]]] = {
 }
 
 
-def value_from_json(found: object) -> Value:
-    if isinstance(found, dict):
-        if len(found) != 1 or next(iter(found)) not in _FROM_TYPED_JSON:
-            raise BadValueError(f'{shown(found)} is not a typed value: write {{"time": "2026-11-15T10:30:00Z"}}')
-        ((name, inner),) = found.items()
+def value_from_json(data: object) -> Value:
+    if isinstance(data, dict):
+        if len(data) != 1 or next(iter(data)) not in _FROM_TYPED_JSON:
+            raise BadValueError(f'{shown(data)} is not a typed value: write {{"time": "2026-11-15T10:30:00Z"}}')
+        ((name, inner),) = data.items()
         return checked(_FROM_TYPED_JSON[name](inner))
-    if found is None or isinstance(found, list):
-        raise BadValueError(f'{shown(found)} is not a value: use a string, number, boolean or {{"time": …}}')
-    return checked(found)
+    if data is None or isinstance(data, list):
+        raise BadValueError(f'{shown(data)} is not a value: use a string, number, boolean or {{"time": …}}')
+    return checked(data)

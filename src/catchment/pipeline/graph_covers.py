@@ -15,7 +15,7 @@ import numpy as np
 from catchment.matching import Matcher
 from catchment.model import covering
 from catchment.model.box import Box
-from catchment.model.filter import box_of
+from catchment.model.conjunction import box_of
 from catchment.model.witness import (
     JUNK,
     Attributes,

@@ -12,8 +12,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from catchment.matching import kernels_graph as kg
-from catchment.matching.kernels_graph import Forest
+from catchment.matching.kernels import graph as kg
+from catchment.matching.kernels.graph import Forest
+from catchment.matching.kernels.kd_trees import DEPTH_MAX
 from catchment.model.witness import JUNK
 from catchment.pipeline.graph_covers import Lists, Shard, groups_above, hard_above
 from catchment.pipeline.graph_parts import Part, hard_matcher, mapped, part_of, skeleton_matcher
@@ -176,7 +177,7 @@ def predecessors_of(forest: Forest, first: int, last: int) -> Lists:
             np.full(len(forest.firsts), -1, I64),
             np.empty(width + 1, I64),
             np.empty((found_max, width + 1), I64),
-            np.empty(kg.DEPTH_MAX + 2 * width, I64),
+            np.empty(DEPTH_MAX + 2 * width, I64),
             np.empty(found_max, I64),
             np.empty(found_max, I64),
         )

@@ -22,10 +22,11 @@ from pyarrow import feather
 
 from catchment.errors import CatchmentError
 from catchment.matching import Matcher
-from catchment.matching import kernels_graph as kg
+from catchment.matching.kernels import kd_trees
 from catchment.model.box import Box
 from catchment.model.cesql import Cesql
-from catchment.model.filter import Conjunction, Filter
+from catchment.model.conjunction import Conjunction
+from catchment.model.filter import Filter
 from catchment.model.witness import Part as SkeletonPart
 from catchment.model.witness import Shape, hull_of, junk_in, shape_of, skeleton_constraints
 
@@ -229,8 +230,8 @@ def _forest(distinct: pa.Table, group_of: Array, spans: pa.ChunkedArray) -> tupl
     order, roots = np.arange(len(group_of)), np.empty(len(sizes), I64)
     nodes = np.empty((2 * len(order) + 1, 5), I64)
     bounds = np.empty(4 * len(points) + 1, I64)
-    stack = np.empty((kg.DEPTH_MAX + 4 * int(counts.max(initial=0)), 3), I64)
-    used = kg.build_trees(sizes, 2 * counts, points, order, roots, nodes, bounds, stack)
+    stack = np.empty((kd_trees.DEPTH_MAX + 4 * int(counts.max(initial=0)), 3), I64)
+    used = kd_trees.build_trees(sizes, 2 * counts, points, order, roots, nodes, bounds, stack)
     filled = int((nodes[:used, 4]).max(initial=-1))
     room = 0 if filled < 0 else filled + 4 * int(counts.max(initial=0))
     arrays = {

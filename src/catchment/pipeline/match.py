@@ -27,7 +27,7 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 
 from catchment.errors import InputError, LimitError
 from catchment.matching import Encoded, Matcher, Matches
-from catchment.matching.lists import LIST_BYTES_MAX, Words, words_of
+from catchment.matching.lists import LIST_BYTES_MAX, IdTexts, id_texts_of
 from catchment.pipeline.index import Index, open_index
 from catchment.pipeline.parse import LIVE
 from catchment.pipeline.scans import Scan, scan_of
@@ -177,12 +177,12 @@ class Shards:
     """The opened shards of an index."""
 
     matchers: tuple[Matcher, ...]
-    words: Words
+    words: IdTexts
 
     @classmethod
     def of(cls, paths: Sequence[str]) -> Shards:
         matchers = tuple(Matcher.open(path) for path in paths)
-        words = words_of([table for one in matchers for table in one.match_batch([]).tables])
+        words = id_texts_of([table for one in matchers for table in one.match_batch([]).tables])
         assert words is not None
         return cls(matchers, words)
 
@@ -274,7 +274,7 @@ class _Counts:
         yield from _count_batches(np.concatenate(counts), shards.words)
 
 
-def _count_batches(counts: Array, words: Words) -> Iterator[pa.RecordBatch]:
+def _count_batches(counts: Array, words: IdTexts) -> Iterator[pa.RecordBatch]:
     matched = np.flatnonzero(counts)
     for start in range(0, len(matched), COUNTS_BATCH):
         numbers = matched[start : start + COUNTS_BATCH]

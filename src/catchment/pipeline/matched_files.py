@@ -53,7 +53,7 @@ from pyspark.sql.types import (
 from pyspark.sql.utils import is_remote
 
 from catchment.errors import InputError, LimitError
-from catchment.matching.lists import LIST_BYTES_MAX, Words
+from catchment.matching.lists import LIST_BYTES_MAX, IdTexts
 from catchment.pipeline import scattered
 from catchment.pipeline.index import Index, open_index
 from catchment.pipeline.match import SUBSCRIPTIONS, AnyIndex, Found, _Job, match, opened_shards, planned
@@ -272,12 +272,12 @@ class _Group:
     def is_full(self) -> bool:
         return self._rows >= GROUP_ROWS or self._matches >= GROUP_MATCHES or self._bytes >= GROUP_BYTES
 
-    def tables(self, words: Words, names: Sequence[str]) -> Iterator[pa.Table]:
+    def tables(self, words: IdTexts, names: Sequence[str]) -> Iterator[pa.Table]:
         """All of it; several where the texts of the ids are too much for one."""
         yield from _tables(self.pieces, words, names)
 
 
-def _tables(pieces: Sequence[tuple[pa.RecordBatch, Found]], words: Words, names: Sequence[str]) -> Iterator[pa.Table]:
+def _tables(pieces: Sequence[tuple[pa.RecordBatch, Found]], words: IdTexts, names: Sequence[str]) -> Iterator[pa.Table]:
     ranks = np.concatenate([found.ranks for _, found in pieces])
     is_used = np.zeros(len(words.rank_of), bool)
     is_used[ranks] = True

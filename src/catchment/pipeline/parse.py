@@ -22,7 +22,8 @@ from catchment.errors import CatchmentError, InputError, shown
 from catchment.matching.bulk import pack_filter, unpack_filter
 from catchment.matching.ids import id_bytes
 from catchment.model.cesql import Cesql
-from catchment.model.filter import Filter, box_of
+from catchment.model.conjunction import box_of
+from catchment.model.filter import Filter
 from catchment.pipeline.schema import SUBSCRIPTIONS
 from catchment.pipeline.wide import FILE, ROW
 from catchment.routing.poset import Poset

@@ -152,7 +152,7 @@ def numba_cache() -> str | None:
     """Where workers share compiled kernels; None where that is beside the sources, which is already warm."""
     if given := os.environ.get(NUMBA_CACHE):
         return given
-    beside = Path(__file__).parents[1] / "matching"
+    beside = Path(__file__).parents[1] / "matching" / "kernels"
     if os.access(beside / "__pycache__" if (beside / "__pycache__").is_dir() else beside, os.W_OK):
         return None
     shared = Path(tempfile.gettempdir()) / f"catchment-numba-{os.getuid()}"

@@ -36,7 +36,7 @@ from catchment.errors import BadFilterError, CatchmentError, LimitError, ParseEr
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Advertisement, Filter, Pattern
 from catchment.model.notification import Notification
-from catchment.model.packed import Plain, has_negative_zero, kept, notification_of
+from catchment.model.packed import PlainNotification, has_negative_zero, notification_of, plain_of_raw
 from catchment.routing.messages import Header, Routed, Said, Wanted
 from catchment.wire.messages import Batch, Delivery, H, Parcel, Publish, Unfit
 
@@ -218,13 +218,13 @@ class _PlainPublish(Struct, array_like=True, tag="Publish", gc=False):
     notifications: list[Raw]
 
     def message(self) -> Publish:
-        return Publish(self.number, tuple(map(kept, self.notifications)))
+        return Publish(self.number, tuple(map(plain_of_raw, self.notifications)))
 
 
 class _PlainDelivery(Struct, array_like=True, tag="Delivery", gc=False):
     identity: str
     subscriptions: tuple[str, ...]
-    notification: Plain
+    notification: PlainNotification
 
     def message(self) -> Delivery:
         return Delivery(self.identity, self.subscriptions, self.notification.notification())
@@ -239,7 +239,9 @@ class _PlainBatch(Struct, Generic[H], array_like=True, tag="Batch", gc=False):
     parcels: list[_PlainParcel[H]]
 
     def message(self) -> Batch[H]:
-        return Batch(tuple([Parcel(each.header, tuple(map(kept, each.notifications))) for each in self.parcels]))
+        return Batch(
+            tuple([Parcel(each.header, tuple(map(plain_of_raw, each.notifications))) for each in self.parcels])
+        )
 
 
 def _plain(kind: Any) -> Any:

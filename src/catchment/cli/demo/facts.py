@@ -9,12 +9,12 @@ from typing import Final
 
 from catchment.demo import DemoSubscription, notifications
 from catchment.matching import Matcher
+from catchment.model.conjunction import Conjunction
 from catchment.model.constraint import constraint
 from catchment.model.explanation import Explanation
-from catchment.model.filter import Conjunction
 from catchment.model.notification import Notification
 from catchment.model.values import Json
-from catchment.sim import workload
+from catchment.sim import benchmark_data
 
 # Enough to impress, and still made and matched within a few seconds.
 SPEED_SUBSCRIPTIONS: Final = 100_000
@@ -97,9 +97,9 @@ def measured_speed() -> Speed:
     """Loads and matches the stock alerts of the benchmark's second workload."""
     alerts = [
         Conjunction(tuple(constraint(*parts) for parts in alert))
-        for alert in workload.subscriptions("W2", SPEED_SUBSCRIPTIONS)
+        for alert in benchmark_data.subscriptions("W2", SPEED_SUBSCRIPTIONS)
     ]
-    ticks = workload.notifications("W2", SPEED_NOTIFICATIONS)
+    ticks = benchmark_data.notifications("W2", SPEED_NOTIFICATIONS)
     matcher = Matcher()
     start_s = perf_counter()
     matcher.add_many(range(SPEED_SUBSCRIPTIONS), alerts)

@@ -1,4 +1,5 @@
-"""What can be said of a CESQL expression before any notification arrives: constants, types, needs."""
+"""What is known of a CESQL expression before any notification arrives: which parts are constant, their types, and what
+they need of each attribute."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from catchment.model.cesql.values import CesqlType, CesqlValue, Faults, cast, ty
 from catchment.model.domain import Values
 from catchment.model.values import NAME_CODEPOINTS_MAX
 
-# Attributes that an expression is known to need; more than this tell a router nothing more.
+# The needs of so many attributes are gathered. Further ones would rule out few notifications more.
 CESQL_NEEDS_MAX: Final = 64
 
 EQUALITY: Final = ("=", "!=")
@@ -38,14 +39,14 @@ def attribute_box(name: str, values: Values) -> Box:
 
 
 def values_of_name(name: str, values: Values) -> Values:
-    """A notification has no name longer than the limit: such an attribute is absent."""
+    """The values, unless the name is too long for an attribute: such an attribute is absent from every notification."""
     if len(name) <= NAME_CODEPOINTS_MAX:
         return values
     return domain.EVERYTHING if values.absent else domain.NOTHING
 
 
 def is_constant(node: Expression) -> bool:
-    """Whether no attribute has a part in it."""
+    """Whether its value depends on no attribute."""
     match node:
         case Attribute():
             return False
@@ -63,14 +64,14 @@ def is_constant(node: Expression) -> bool:
 
 
 def constant_value(node: Expression) -> CesqlValue | None:
-    """The value of a constant expression, None when it goes wrong."""
+    """The value of a constant expression; None if its evaluation has a fault."""
     faults = Faults()
     value = node.evaluate({}, faults)
-    return None if faults.found else value
+    return None if faults.reported else value
 
 
 def static_type(node: Expression) -> CesqlType | None:
-    """The type of its value, None where only the notification can tell."""
+    """The type of its value; None where it depends on the notification."""
     match node:
         case Literal(value):
             return type_of(value)
@@ -86,19 +87,20 @@ def static_type(node: Expression) -> CesqlType | None:
 
 
 def needs(node: Expression, wanted: CesqlType | None) -> Box | None:
-    """What must hold for it to evaluate, and cast to a type, without a fault; None when it never does."""
+    """The notifications for which it can be evaluated, and cast to a type, without a fault; None if there are none. The
+    box may be too large."""
     sets: dict[str, Values] = {}
     return Box(sets) if _gather(node, wanted, sets) else None
 
 
 def _gather(node: Expression, wanted: CesqlType | None, sets: dict[str, Values]) -> bool:
-    """Adds what a node needs of each attribute; false when it must go wrong."""
+    """Adds what a node needs of each attribute to `sets`. False if evaluating the node always has a fault."""
     if is_constant(node):
         return _is_castable(constant_value(node), wanted)
     if isinstance(node, Attribute):
         if node.name in sets or len(sets) < CESQL_NEEDS_MAX:
-            found = values_of_name(node.name, attribute_values(CASTABLE[wanted], None))
-            sets[node.name] = sets[node.name] & found if node.name in sets else found
+            values = values_of_name(node.name, attribute_values(CASTABLE[wanted], None))
+            sets[node.name] = sets[node.name] & values if node.name in sets else values
         return True
     if isinstance(node, Call) and node.function is None:
         return False
@@ -111,11 +113,11 @@ def _is_castable(value: CesqlValue | None, wanted: CesqlType | None) -> bool:
     faults = Faults()
     if wanted is not None:
         cast(value, wanted, faults)
-    return not faults.found
+    return not faults.reported
 
 
 def _certain_operands(node: Expression) -> list[tuple[Expression, CesqlType | None]]:
-    """The operands that are evaluated whatever the notification, each with the type it is cast to."""
+    """The operands that are evaluated for every notification, each with the type it is cast to."""
     match node:
         case Minus(operand):
             return [(operand, CesqlType.INTEGER)]

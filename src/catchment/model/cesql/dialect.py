@@ -1,24 +1,24 @@
 """CESQL, the CloudEvents SQL expression language 1.0.0: the second dialect of filters.
 
 A `Cesql` is a parsed expression. `evaluate` computes its value over the attributes of a notification in
-*complete* mode (§4.1): value and errors both. `matches` is what a filter makes of that (§1.2): the value
-is a Boolean, it is true, and nothing went wrong. `filter` is what brokers route by: the tightest Catchment
-filter that holds whenever the expression matches.
+*complete* mode (§4.1): both value and errors. `matches` is what a filter makes of that (§1.2): the value
+is the Boolean true, and there was no error. `filter` is what brokers route by: a Catchment filter, as narrow as
+possible, that matches whenever the expression matches.
 
-Where the specification leaves room:
+Where the specification leaves a choice:
 
 - *Syntax* (§2, §3.6). NOT and minus bind tighter than LIKE, IN and every binary operator, so `NOT a = b`
-  is `(NOT a) = b`. AND, OR and XOR have one precedence and go left to right. Identifiers are lower-cased;
-  keywords are reserved. In a string literal a backslash before the literal's own quote takes the quote;
+  is `(NOT a) = b`. AND, OR and XOR have the same precedence and go left to right. Identifiers are lower-cased;
+  keywords are reserved. In a string literal, a backslash before the quote of that literal stands for the quote;
   every other backslash stays, together with the character after it.
-- *Errors* (§3.3). An operator or function whose operand went wrong yields the zero value of its own
-  return type, and faults are collected on the way; the first one is `Evaluation.error`. So `missing != 2`
-  and `NOT (missing = 2)` are both false. A call that no function answers leaves its arguments alone.
-- *Overflow* of 32-bit arithmetic is a math error with value 0, except ABS, which the text settles.
-- *IN* (§3.4.5) looks at its elements in order and stops at the first equal one.
+- *Errors* (§3.3). If an operand of an operator or function has a fault, the result is the zero value of the operator's
+  return type. All faults are collected; the first is `Evaluation.error`. So `missing != 2` and `NOT (missing = 2)` are
+  both false. A call of an unknown function does not evaluate its arguments.
+- *Overflow* of 32-bit arithmetic is a math error with value 0, except for ABS, where the specification gives the value.
+- *IN* (§3.4.5) compares with its elements in order and stops at the first equal one.
 
-Parsing is one LALR pass and takes time linear in the text. No step recurses on the depth of the input:
-chains of operators are flat, and nesting past CESQL_DEPTH_MAX is refused while the tree is built.
+Parsing is a single LALR pass and takes time linear in the text. No step recurses on the length of the input:
+chains of operators are flat, and nesting deeper than CESQL_DEPTH_MAX is refused while the tree is built.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CESQL_DEPTH_MAX", "CESQL_TEXT_CODEPOINTS_MAX", "Cesql", "CesqlFault", "ErrorKind", "Evaluation"]
 
-# As long as the longest string value: a longer expression is data in disguise. Bounds parse time and memory.
+# As long as the longest string value. It bounds the time and memory of parsing.
 CESQL_TEXT_CODEPOINTS_MAX: Final = 65_536
-# Evaluation and printing take a few Python frames for each level; people nest a handful.
+# Evaluation and printing take a few Python stack frames for each level. People nest a handful.
 CESQL_DEPTH_MAX: Final = 128
 
 WHAT: Final = "CESQL expression"
@@ -75,7 +75,7 @@ WHAT: Final = "CESQL expression"
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What an expression came to: a value always, and whatever went wrong on the way."""
+    """The result of an evaluation: always a value, and the errors that happened."""
 
     value: CesqlValue
     errors: tuple[CesqlFault, ...] = ()
@@ -87,7 +87,7 @@ class Evaluation:
 
 
 class Cesql:
-    """A CESQL expression. Immutable; equal expressions have equal canonical text, which `str()` gives."""
+    """A CESQL expression. It is immutable. `str()` gives its canonical text; expressions are equal if these are."""
 
     text: str
     root: Expression
@@ -95,7 +95,7 @@ class Cesql:
     def __init__(self, text: str) -> None:
         object.__setattr__(self, "root", _parsed(_checked_text(text)))
         object.__setattr__(self, "text", str(self.root))
-        # What prints must parse again, so the canonical text obeys the limit too.
+        # The canonical text must parse again, so it must keep the limit too.
         _check_size(self.text, "a canonical text")
 
     def __str__(self) -> str:
@@ -117,20 +117,20 @@ class Cesql:
         return Cesql, (self.text,)
 
     def evaluate(self, attributes: Attributes) -> Evaluation:
-        """Its value over these attributes; BadValueError when it meets a value of no Catchment type."""
+        """Its value over these attributes; BadValueError if it reads a value of no Catchment type."""
         faults = Faults()
         value = self.root.evaluate(attributes, faults)
-        return Evaluation(value, tuple(faults.found))
+        return Evaluation(value, tuple(faults.reported))
 
     def matches(self, attributes: Attributes) -> bool:
-        """Whether a filter of this expression lets a notification of these attributes pass."""
+        """Whether a notification with these attributes matches: the value is true and there is no error."""
         faults = Faults()
-        return self.root.evaluate(attributes, faults) is True and not faults.found
+        return self.root.evaluate(attributes, faults) is True and not faults.reported
 
     @cached_property
     def filter(self) -> Filter:
-        """The tightest filter found that matches every notification the expression matches."""
-        from catchment.model.cesql.implied import implied_filter  # here: filters may come to know of CESQL
+        """A filter that matches every notification that the expression matches, as narrow as possible."""
+        from catchment.model.cesql.implied import implied_filter  # not above: `filter.py` imports this module
 
         return implied_filter(self.root)
 
@@ -138,10 +138,10 @@ class Cesql:
         return {"dialect": "cesql", "text": self.text}
 
     @classmethod
-    def from_json(cls, found: object) -> Cesql:
-        if not isinstance(found, Mapping) or set(found) != {"dialect", "text"} or found["dialect"] != "cesql":
-            raise BadFilterError(f'{shown(found)} is no CESQL filter: write {{"dialect": "cesql", "text": …}}')
-        return cls(found["text"])
+    def from_json(cls, data: object) -> Cesql:
+        if not isinstance(data, Mapping) or set(data) != {"dialect", "text"} or data["dialect"] != "cesql":
+            raise BadFilterError(f'{shown(data)} is no CESQL filter: write {{"dialect": "cesql", "text": …}}')
+        return cls(data["text"])
 
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -151,8 +151,9 @@ def _checked_text(text: object) -> str:
     if not isinstance(text, str):
         raise BadFilterError(f"a {WHAT} is a string, not the {type(text).__name__} {shown(text)}")
     _check_size(text, "a text")
-    if not text.isascii() and (found := _SURROGATE.search(text)):
-        raise _parse_error(text, found.start(), f"the lone surrogate U+{ord(found[0]):04X}", ["Unicode text"])
+    if not text.isascii() and (surrogate := _SURROGATE.search(text)):
+        found = f"the lone surrogate U+{ord(surrogate[0]):04X}"
+        raise _parse_error(text, surrogate.start(), found, ["Unicode text"])
     return text
 
 
@@ -172,14 +173,14 @@ def _parser() -> Lark:
 
 def _parsed(text: str) -> Expression:
     try:
-        found: _Parsed = _parser().parse(text)  # type: ignore[assignment]
+        parsed: _Parsed = _parser().parse(text)  # type: ignore[assignment]
     except UnexpectedInput as problem:
         raise _explained(text, problem) from None
-    return found.expression
+    return parsed.expression
 
 
 class _Parsed(NamedTuple):
-    """A subtree and how deep its text nests, parentheses included."""
+    """A subtree, and how deep its text nests, parentheses included."""
 
     expression: Expression
     depth: int
@@ -195,10 +196,10 @@ def _nested(make: Callable[..., Expression], *parts: _Parsed) -> _Parsed:
 
 @v_args(inline=True)
 class _Builder(Transformer[Token, _Parsed]):
-    """Makes the tree as the parser reduces, so that no pass over a parse tree is needed."""
+    """Builds the expression while the parser reads, so that no pass over a parse tree is needed."""
 
-    def start(self, found: _Parsed) -> _Parsed:
-        return found
+    def start(self, whole: _Parsed) -> _Parsed:
+        return whole
 
     def group(self, inner: _Parsed) -> _Parsed:
         return _nested(lambda expression: expression, inner)
@@ -227,7 +228,7 @@ class _Builder(Transformer[Token, _Parsed]):
 
     def call(self, name: Token, *arguments: _Parsed | None) -> _Parsed:
         given = [argument for argument in arguments if argument is not None]
-        return _nested(lambda *found: Call(str(name).upper(), found), *given)
+        return _nested(lambda *expressions: Call(str(name).upper(), expressions), *given)
 
     def negation(self, keyword: Token, operand: _Parsed) -> _Parsed:
         return _nested(Not, operand)
@@ -237,13 +238,13 @@ class _Builder(Transformer[Token, _Parsed]):
 
     def like(self, operand: _Parsed, negation: Token | None, keyword: Token, literal: Token) -> _Parsed:
         pattern = unquoted(str(literal))
-        like_test(pattern)  # refuses a pattern too long now, not at the first notification
-        found = _nested(lambda expression: Like(expression, pattern), operand)
-        return found if negation is None else _nested(Not, found)
+        like_test(pattern)  # refuses a pattern that is too long now, not at the first notification
+        test = _nested(lambda expression: Like(expression, pattern), operand)
+        return test if negation is None else _nested(Not, test)
 
     def membership(self, operand: _Parsed, negation: Token | None, keyword: Token, *elements: _Parsed) -> _Parsed:
-        found = _nested(lambda expression, *others: In(expression, others), operand, *elements)
-        return found if negation is None else _nested(Not, found)
+        test = _nested(lambda expression, *others: In(expression, others), operand, *elements)
+        return test if negation is None else _nested(Not, test)
 
     def infix(self, first: _Parsed, *rest: Any) -> _Parsed:
         symbols = [_SPELLINGS.get(symbol.upper(), symbol.upper()) for symbol in rest[::2]]
@@ -261,17 +262,17 @@ def _minus(operand: Expression) -> Expression:
 
 
 def _chain(first: Expression, rest: tuple[tuple[str, Expression], ...]) -> Expression:
-    """`(a + b) - c` is the chain `a + b - c`. Where AND, OR and XOR mix, parentheses help the reader: they stay."""
-    found = Infix(first, rest)
-    if not isinstance(first, Infix) or first.precedence != found.precedence:
-        return found
+    """Joins `(a + b) - c` to the chain `a + b - c`. Where AND, OR and XOR mix, the parentheses stay for the reader."""
+    nested = Infix(first, rest)
+    if not isinstance(first, Infix) or first.precedence != nested.precedence:
+        return nested
     symbols = {symbol for symbol, _ in first.rest + rest}
-    return found if len(symbols) > 1 and symbols <= LOGIC else Infix(first.first, first.rest + rest)
+    return nested if len(symbols) > 1 and symbols <= LOGIC else Infix(first.first, first.rest + rest)
 
 
 # --- errors -------------------------------------------------------------------------------------
 
-# In the order in which an error lists them.
+# The terminals of the grammar as an error message lists them, in this order.
 _TERMINALS: Final = {
     "INTEGER": "an integer",
     "STRING": "a quoted string",
@@ -295,7 +296,7 @@ _TERMINALS: Final = {
 
 
 def _explained(text: str, problem: UnexpectedInput) -> ParseError:
-    """Where parsing stopped, what stands there, and what could stand there instead."""
+    """An error that says where parsing stopped, what is there, and what was expected instead."""
     token = getattr(problem, "token", None)
     at_end = token is not None and token.type == "$END"
     offset: int = len(text) if at_end else getattr(problem, "pos_in_stream", 0)
@@ -315,7 +316,7 @@ def _found_at(text: str, offset: int, token: Token | None) -> str:
 
 
 def _accepted_at(text: str, offset: int) -> set[str]:
-    """The terminals the parser would take at an offset, found by parsing up to there again."""
+    """The terminals that the parser would accept at an offset: it parses the text up to there once more."""
     parser = _parser().parse_interactive(text)
     with suppress(UnexpectedInput):
         for token in parser.lexer_thread.lex(parser.parser_state):  # type: ignore[no-untyped-call]

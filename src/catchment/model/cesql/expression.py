@@ -1,12 +1,11 @@
-"""CESQL expressions as trees: how each evaluates (§3.2 to §3.7) and prints.
+"""CESQL expressions as trees: how each is evaluated (§3.2 to §3.7) and printed.
 
-`evaluate` is total: it returns a value and reports faults beside it. One rule governs both: **an
-operator or function whose operand went wrong yields the zero value of its own return type**, so a fault
-never turns into a plausible value further up. AND and OR look at the value of their left operand first
-and leave the right one alone when the left decides.
+`evaluate` is total: it always returns a value, and reports faults beside it. **If an operand of an operator or function
+has a fault, the result is the zero value of the operator's return type.** So a fault never becomes a plausible value
+further up. AND and OR evaluate their left operand first, and do not evaluate the right one if the left decides.
 
-Operators of one precedence form one flat chain, evaluated left to right; a chain of ten thousand terms
-is as shallow as one of two. Printing adds only the parentheses that the precedence needs.
+Operators of the same precedence form a flat chain, evaluated left to right: a chain of ten thousand terms is as shallow
+as a chain of two. Printing adds only the parentheses that the precedence needs.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from catchment.model.cesql.values import (
 
 Attributes = Mapping[str, object]
 
-# Every valid CloudEvent has them, so EXISTS need not look (§3.4.4).
+# Every valid CloudEvent has these attributes, so EXISTS is true for them (§3.4.4).
 REQUIRED_ATTRIBUTES: Final = frozenset({"specversion", "id", "source", "type"})
 
 _ABSENT: Final = object()
@@ -45,7 +44,7 @@ _LOGIC, _COMPARISON, _SUM, _PRODUCT, _TEST, _UNARY, _PRIMARY = range(7)
 
 
 class Expression(ABC):
-    """A node. Immutable and hashable; `str()` gives its canonical text."""
+    """A node of the tree. It is immutable and hashable; `str()` gives its canonical text."""
 
     __slots__ = ()
 
@@ -57,7 +56,7 @@ class Expression(ABC):
         return _PRIMARY
 
     def text_within(self, precedence: int) -> str:
-        """Its text where an operand of at least this precedence must stand."""
+        """Its text as an operand of an operator that takes operands of at least this precedence."""
         return str(self) if self.precedence >= precedence else f"({self})"
 
 
@@ -170,13 +169,13 @@ class In(Expression):
         return _TEST
 
     def evaluate(self, attributes: Attributes, faults: Faults) -> bool:
-        """Elements are cast to the operand's type and looked at in order, up to the first equal one."""
+        """Casts the elements to the operand's type and compares, in order, up to the first equal one."""
         mark = faults.mark
         wanted = self.operand.evaluate(attributes, faults)
         if faults.since(mark):
             return False
-        is_found = any(self._is_equal(element, wanted, attributes, faults) for element in self.elements)
-        return is_found and not faults.since(mark)
+        is_in = any(self._is_equal(element, wanted, attributes, faults) for element in self.elements)
+        return is_in and not faults.since(mark)
 
     @staticmethod
     def _is_equal(element: Expression, wanted: CesqlValue, attributes: Attributes, faults: Faults) -> bool:
@@ -225,7 +224,7 @@ def _as_parameter(value: CesqlValue, wanted: CesqlType | None, faults: Faults) -
 
 @dataclass(frozen=True, slots=True)
 class Infix(Expression):
-    """`first`, then each operator with its right operand, all of one precedence."""
+    """A chain of binary operators of the same precedence: `first`, then each operator with its right operand."""
 
     first: Expression
     rest: tuple[tuple[str, Expression], ...]
@@ -239,7 +238,7 @@ class Infix(Expression):
         value = self.first.evaluate(attributes, faults)
         for symbol, operand in self.rest:
             operator = OPERATORS[symbol]
-            # A left operand that went wrong counts as false: it stops AND and lets OR go on.
+            # A left operand with a fault counts as false: AND stops there, OR goes on.
             truth = operator.decides is not None and not faults.since(mark) and to_boolean(value, faults)
             if truth is operator.decides:
                 value = truth
@@ -258,12 +257,12 @@ class Infix(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A binary operator: what it does to two values whose evaluation went well."""
+    """A binary operator. `apply` computes it for two values that were evaluated without a fault."""
 
     precedence: int
     returns: CesqlType
     apply: Callable[[CesqlValue, CesqlValue, Faults], CesqlValue]
-    # The left operand that settles the result before the right one is evaluated.
+    # The value of the left operand that decides the result, so that the right one is not evaluated.
     decides: bool | None = None
 
     @property
@@ -272,7 +271,7 @@ class Operator:
 
 
 def _bounded(number: int, faults: Faults) -> int:
-    """An integer result; past 32 bits there is no obvious value, so it is zero with a fault (§3.3)."""
+    """An integer result. A number that needs more than 32 bits becomes 0 with a fault (§3.3)."""
     if in_range(number):
         return number
     faults.report(ErrorKind.MATH, f"{number} is out of 32 bits")
@@ -280,7 +279,7 @@ def _bounded(number: int, faults: Faults) -> int:
 
 
 def _quotient(x: int, y: int) -> int:
-    """Rounded towards zero, as exact integers."""
+    """The quotient of two integers, rounded towards zero."""
     return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
 
 
@@ -347,13 +346,14 @@ _LITERAL: Final = re.compile(r"'(?:[^'\\]|\\[\s\S])*'")
 
 
 def unquoted(literal: str) -> str:
-    """The value of a string literal: a backslash before its own quote takes the quote, any other stays."""
+    """The value of a string literal: a backslash before its own quote stands for the quote; any other stays."""
     quote = literal[0]
     return literal[1:-1].replace("\\" + quote, quote)
 
 
 def quoted(text: str) -> str:
-    """The literal of a string; in single quotes where those can write it, as it began in one of the two."""
+    """A string as a literal: in single quotes if they can write it, else in double quotes. One of the two always can,
+    because the string was read from a literal."""
     literal = _in_quotes(text, "'")
     return literal if _LITERAL.fullmatch(literal) else _in_quotes(text, '"')
 

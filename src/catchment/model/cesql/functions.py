@@ -1,7 +1,7 @@
-"""CESQL's built-in functions (§3.5), found by name and number of arguments.
+"""CESQL's built-in functions (§3.5), chosen by name and number of arguments.
 
-Arguments arrive cast to the types the signature names; `ANY` takes them as they are. A function always
-returns a value of its return type, and reports what went wrong beside it.
+The caller casts the arguments to the types of the signature; `ANY` takes an argument as it is. A function always
+returns a value of its return type, and reports faults beside it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from catchment.model.cesql.values import (
     to_string,
 )
 
-# A short text can name a long attribute thousands of times: this bounds what it can make the broker build.
+# A short expression can name a long attribute thousands of times. This bounds the text that a broker builds for it.
 CONCAT_CODEPOINTS_MAX: Final = 1_048_576
 
 # Unicode's White_Space property. Python's strip() also takes U+001C to U+001F, which do not have it.
@@ -41,7 +41,7 @@ _B: Final = CesqlType.BOOLEAN
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A signature and what it computes: `run(faults, *arguments)`."""
+    """A signature, and what the function computes: `run(faults, *arguments)`."""
 
     parameters: tuple[CesqlType | None, ...]
     returns: CesqlType
@@ -54,11 +54,11 @@ class Function:
 
 
 def function_named(name: str, arity: int) -> Function | None:
-    """The function that a call dispatches to; a variadic one takes its fixed arguments or more."""
-    for found in _FUNCTIONS.get(name, ()):
-        fixed = len(found.parameters) - found.is_variadic
-        if arity == fixed or (found.is_variadic and arity > fixed):
-            return found
+    """The function that a call means; None if there is none. A variadic function takes its fixed arguments or more."""
+    for function in _FUNCTIONS.get(name, ()):
+        fixed = len(function.parameters) - function.is_variadic
+        if arity == fixed or (function.is_variadic and arity > fixed):
+            return function
     return None
 
 
@@ -90,7 +90,7 @@ def _is_negative(faults: Faults, name: str, length: int) -> bool:
 
 
 def _substring(faults: Faults, text: str, position: int, length: int = INTEGER_MAX) -> str:
-    """Positions count from 1, negative ones back from the end; at 0 there is nothing."""
+    """Positions count from 1; negative positions count back from the end; position 0 gives the empty string."""
     if not -len(text) <= position <= len(text):
         message = f"SUBSTRING from position {position} of {len(text)} characters"
         faults.report(ErrorKind.FUNCTION_EVALUATION, message)
@@ -112,7 +112,7 @@ def _absolute(faults: Faults, number: int) -> int:
 
 
 def _is_castable(from_text: Callable[[str], Any]) -> Callable[[Faults, CesqlValue], bool]:
-    """Integers and booleans cast to each other always; only a string may fail."""
+    """Integers and booleans can always be cast to each other; only a string may fail."""
     return lambda faults, value: not isinstance(value, str) or from_text(value) is not None
 
 
@@ -132,7 +132,7 @@ _FUNCTIONS: Final[dict[str, tuple[Function, ...]]] = {
     "INT": (Function((ANY,), _I, lambda faults, value: to_integer(value, faults)),),
     "BOOL": (Function((ANY,), _B, lambda faults, value: to_boolean(value, faults)),),
     "STRING": (Function((ANY,), _S, lambda faults, value: to_string(value)),),
-    # Not in the text of 1.0.0, but in the drafts before it and in the public engines.
+    # Not in the specification 1.0.0, but in the drafts before it and in the public engines.
     "IS_INT": (Function((ANY,), _B, _is_castable(integer_from_text)),),
     "IS_BOOL": (Function((ANY,), _B, _is_castable(boolean_from_text)),),
 }

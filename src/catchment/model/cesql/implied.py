@@ -1,30 +1,30 @@
-"""The filter that a CESQL expression implies: what brokers route by.
+"""The filter that a CESQL expression implies. Brokers route by it.
 
-For each boolean subexpression an `Outcome` holds unions of boxes: T, the notifications for which it may
-come out true without a fault, and F, false. Each may hold too much and never too little, and so does what
-is made of them. A fault anywhere rejects the notification, but AND and OR that stop early never meet the
-faults behind:
+For each boolean subexpression an `Outcome` holds unions of boxes: T, the notifications for which its value may be true
+without a fault, and F, those for which it may be false without a fault. Each may be too large, never too small, and so
+is what is computed from them. A fault anywhere rejects the notification. But an AND or OR that stops early does not
+evaluate its right operand, so that one can have no fault:
 
     x AND y   T: T(x) & T(y)                   F: F(x) | T(x) & F(y)
     x OR y    T: T(x) | F(x) & T(y)            F: F(x) & F(y)
     x XOR y   T: T(x) & F(y) | F(x) & T(y)     F: T(x) & T(y) | F(x) & F(y)
 
-and NOT swaps them. F is often a large set with a few holes, clumsy to say. Where OR has F(x) & …, the
-union holds T(x) anyway, so any set from F(x) up to F(x) | T(x) does; N is one that is easy to say, such
-as "x exists", and P is the same for T(x) in AND:
+and NOT swaps them. F is often a large set with a few holes, which takes many constraints to write. Where OR has
+F(x) & …, the union contains T(x) anyway, so any set from F(x) up to F(x) | T(x) gives the same result. N is such a set
+that is short to write, such as "x exists". P is the same for T(x) in AND:
 
     x AND y   P: P(x) & P(y)                   N: F(x) | P(x) & N(y)
     x OR y    P: T(x) | N(x) & P(y)            N: N(x) & N(y)
     x XOR y   P and N: (P(x) | N(x)) & (P(y) | N(y))
 
-Only what is asked for is computed: a conjunction of a hundred tests needs nothing but their T.
+Only the sets that are needed are computed: a conjunction of a hundred tests needs only their T.
 
-A test of one attribute against constants gives the attribute values that pass and fail (`conditions.py`).
-Of anything else (arithmetic, most functions, two attributes) it is known which attributes are evaluated
-in any case and what they must cast to.
+A test of a single attribute against constants gives the attribute values that pass and fail (`conditions.py`).
+For anything else (arithmetic, most functions, two attributes) it is known which attributes are always evaluated and to
+which types they must be castable.
 
-What grows too large is widened: unions to the boxes around their parts, sets to their outline. The result
-is always sound, and exact where the sets of values are and no limit is met.
+What grows too large is widened: unions to the boxes around their parts, sets to a single range of each type. The result
+is always sound. It is exact where the sets of values are exact and no limit is reached.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from catchment.model.cesql.conditions import (
     attribute_values,
     castability_condition,
     equality_condition,
-    is_plain,
+    is_range,
     like_condition,
     membership_condition,
     order_condition,
@@ -72,14 +72,15 @@ from catchment.model.normal import ALTERNATIVES_MAX
 from catchment.model.strings import EVERY_STRING
 from catchment.model.values import Type
 
-# As many as a filter has alternatives; whatever else the expression asks is taken to be anything.
+# As many tests as a filter may have alternatives. Further tests count as tests that anything may pass or fail.
 CESQL_FILTER_TESTS_MAX: Final = 256
-# Up to here a union has one normal form, found in milliseconds; a larger one is widened to fewer boxes.
+# Up to so many boxes the normal form of a union takes milliseconds. A larger union is widened to fewer boxes.
 CESQL_FILTER_BOXES_MAX: Final = 32
-# Comparisons of sets in all: a second or so. Spent, a further `and` keeps one side, a further `or` is anything.
+# Comparisons of sets in all: a second or so. After that, a further `and` keeps one of its sides, and a further `or`
+# counts as anything.
 CESQL_FILTER_WORK_MAX: Final = 500_000
-# A pattern that is no plain prefix meets other tests of its attribute in an automaton, whose size grows with
-# their texts. These keep the worst of it to seconds; a test past them counts by what it needs to evaluate.
+# A pattern that is no prefix is combined with other tests of its attribute in an automaton, whose size grows with the
+# texts of the tests. These limits bound that to seconds in the worst case. Of a test past them only its needs count.
 CESQL_FILTER_PATTERN_MEETINGS_MAX: Final = 4
 CESQL_FILTER_PATTERN_CODEPOINTS_MAX: Final = 128
 
@@ -90,18 +91,18 @@ ANYTHING: Final[Union] = (WHOLE,)
 
 
 def implied_filter(root: Expression) -> Filter:
-    """The tightest filter found that matches every notification the expression matches."""
+    """A filter that matches every notification that the expression matches, as narrow as possible."""
     return _fitted(implied_boxes(root))
 
 
 def implied_boxes(root: Expression) -> Union:
-    """What the filter says before it must fit the limits of a filter."""
-    found = _Derivation().matching(root)
-    return _as_union(needs(root, CesqlType.BOOLEAN)) if WHOLE in found else found
+    """The boxes of the implied filter, before they are made to fit the limits of a filter."""
+    boxes = _Derivation().matching(root)
+    return _as_union(needs(root, CesqlType.BOOLEAN)) if WHOLE in boxes else boxes
 
 
 class Outcome(NamedTuple):
-    """T, F, P and N as above; ANYTHING where nobody asked."""
+    """T, F, P and N as explained above; ANYTHING for those that were not asked for."""
 
     true: Union = ANYTHING
     false: Union = ANYTHING
@@ -115,7 +116,7 @@ _SWAPPED: Final = str.maketrans("TFPN", "FTNP")
 
 
 class Tested(NamedTuple):
-    """A test of one attribute, which may first be cast by INT, BOOL or STRING."""
+    """A test of a single attribute, which may first be cast by INT, BOOL or STRING."""
 
     name: str
     cast_to: CesqlType | None
@@ -123,7 +124,7 @@ class Tested(NamedTuple):
 
 
 class _Derivation:
-    """One walk over an expression, with what is left of its limits."""
+    """A walk over an expression, and how much of each limit is left."""
 
     def __init__(self) -> None:
         self._work_left = CESQL_FILTER_WORK_MAX
@@ -133,19 +134,20 @@ class _Derivation:
         self._names_with_pattern: set[str] = set()
 
     def matching(self, root: Expression) -> Union:
-        """The notifications for which the value may be the Boolean true, not cast to it."""
+        """The notifications for which the value may be the Boolean true; a value that only casts to true does not
+        count."""
         if isinstance(root, Attribute):
             return _as_union(attribute_box(root.name, equal_to_true()))
         return self.outcome(root, "T").true if static_type(root) is CesqlType.BOOLEAN else NOTHING
 
     def outcome(self, node: Expression, asked: str) -> Outcome:
-        """What may become of a node as a Boolean; `asked` names the parts wanted, such as TN."""
+        """The outcome of a node as a Boolean. `asked` holds the letters of the parts that are needed, such as "TN"."""
         if is_constant(node):
             return _constant_outcome(node)
         match node:
             case Not(operand):
-                found = self.outcome(operand, asked.translate(_SWAPPED))
-                return Outcome(found.false, found.true, found.if_false, found.if_true)
+                inner = self.outcome(operand, asked.translate(_SWAPPED))
+                return Outcome(inner.false, inner.true, inner.if_false, inner.if_true)
             case Exists(name):
                 present, absent = (_as_union(attribute_box(name, values)) for values in (PRESENT, ABSENT))
                 return Outcome(present, absent)
@@ -158,25 +160,26 @@ class _Derivation:
         return _needed_outcome(node) if tested is None else _tested_outcome(tested)
 
     def _chain_outcome(self, chain: Infix, asked: str) -> Outcome:
-        """From the last operator back, what is asked of each side; then the sides, from the first on."""
+        """First, from the last operator back, which parts are needed of each side. Then, from the first operand on,
+        the outcomes."""
         asked_of_sides: list[tuple[str, str]] = []
         for symbol, _ in reversed(chain.rest):
             of_right = "".join(_TABLE[symbol, part].of_right for part in asked)
             asked_of_sides.append((asked, of_right))
-            asked = "".join(part for part in PARTS if any(part in _TABLE[symbol, one].of_left for one in asked))
-        found = self.outcome(chain.first, asked)
+            asked = "".join(part for part in PARTS if any(part in _TABLE[symbol, whole].of_left for whole in asked))
+        left = self.outcome(chain.first, asked)
         for (symbol, operand), (asked, of_right) in zip(chain.rest, reversed(asked_of_sides), strict=True):
-            found = self._combined(symbol, found, self.outcome(operand, of_right), asked)
-        return found
+            left = self._combined(symbol, left, self.outcome(operand, of_right), asked)
+        return left
 
     def _combined(self, symbol: str, x: Outcome, y: Outcome, asked: str) -> Outcome:
         return Outcome(*(_TABLE[symbol, part].compute(self, x, y) if part in asked else ANYTHING for part in PARTS))
 
     def _affordable(self, tested: Tested | None, node: Expression) -> Tested | None:
-        """The test, if the limits allow to follow it."""
+        """The test, if the limits allow it; else None."""
         if tested is None:
             return None
-        if isinstance(node, Like) and not is_plain(node.pattern):
+        if isinstance(node, Like) and not is_range(node.pattern):
             self._names_with_pattern.add(tested.name)
         codepoints = len(str(node))
         if tested.name in self._names_with_pattern and not self._may_meet(tested.name, codepoints):
@@ -185,7 +188,7 @@ class _Derivation:
         return tested
 
     def _may_meet(self, name: str, codepoints: int) -> bool:
-        """Whether one more test of an attribute with a pattern, itself perhaps that pattern, is small enough."""
+        """Whether the limits allow one more test of an attribute that has a pattern; the test may be that pattern."""
         if self._codepoints_by_name[name]:
             self._meetings_left -= 1
         codepoints += self._codepoints_by_name[name]
@@ -207,12 +210,12 @@ class _Derivation:
         return self._tidied(first + second)
 
     def _tidied(self, boxes: Sequence[Box]) -> Union:
-        """Without empty boxes and those inside others; few."""
+        """Drops empty boxes and boxes that lie within others, and widens the rest to few boxes."""
         self._work_left -= len(boxes) * sum(1 + len(box.sets) for box in boxes)
         if self._work_left < 0 or WHOLE in boxes:
             return ANYTHING if boxes else NOTHING
         kept: list[Box] = []
-        for box in sorted(_joined([box for box in boxes if box]), key=lambda one: len(one.sets)):
+        for box in sorted(_joined([box for box in boxes if box]), key=lambda candidate: len(candidate.sets)):
             if not any(other.covers(box) for other in kept):
                 kept = [other for other in kept if not box.covers(other)]
                 kept.append(box)
@@ -220,14 +223,14 @@ class _Derivation:
 
 
 class _Combination(NamedTuple):
-    """One entry of the table: which parts of each side it takes, and how."""
+    """An entry of the table: which parts of the two sides it takes, and how it combines them."""
 
     of_left: str
     of_right: str
     compute: Callable[[_Derivation, Outcome, Outcome], Union]
 
 
-def _goes_well(by: _Derivation, x: Outcome, y: Outcome) -> Union:
+def _both_without_fault(by: _Derivation, x: Outcome, y: Outcome) -> Union:
     return by.both(by.either(x.if_true, x.if_false), by.either(y.if_true, y.if_false))
 
 
@@ -246,32 +249,33 @@ _TABLE: Final[dict[tuple[str, str], _Combination]] = {
     ("XOR", "F"): _Combination(
         "TF", "TF", lambda by, x, y: by.either(by.both(x.true, y.true), by.both(x.false, y.false))
     ),
-    ("XOR", "P"): _Combination("PN", "PN", _goes_well),
-    ("XOR", "N"): _Combination("PN", "PN", _goes_well),
+    ("XOR", "P"): _Combination("PN", "PN", _both_without_fault),
+    ("XOR", "N"): _Combination("PN", "PN", _both_without_fault),
 }
 
 
 def _joined(boxes: Sequence[Box]) -> list[Box]:
-    """Boxes over one and the same attribute become one: a disjunction of values is a set of values."""
+    """Joins boxes that restrict a single attribute, and the same one: a disjunction of values is a set of values."""
     alone: dict[str, Values] = {}
-    found: list[Box] = []
+    others: list[Box] = []
     for box in boxes:
         if len(box.sets) != 1:
-            found.append(box)
+            others.append(box)
             continue
         ((name, values),) = box.sets.items()
-        alone[name] = _outlined(alone[name] | values) if name in alone else values
-    return found + [Box({name: values}) for name, values in alone.items()]
+        alone[name] = _bounded(alone[name] | values) if name in alone else values
+    return others + [Box({name: values}) for name, values in alone.items()]
 
 
-def _outlined(values: Values) -> Values:
-    """A list longer than a filter may have becomes its outline."""
+def _bounded(values: Values) -> Values:
+    """The set, widened to a single range of each type if its list of values is longer than a filter may have."""
     count = max(*map(len, values.keys), len(values.strings.ranges or ()))
     return values if count <= IN_VALUES_MAX else widened(values)
 
 
 def _fewer(boxes: Sequence[Box]) -> Union:
-    """Half of them stay; of the rest, those over the same attributes give way to one around them, then all do."""
+    """At most CESQL_FILTER_BOXES_MAX boxes around these. Half of that number stay as they are. Of the rest, boxes over
+    the same attributes become the box around them; if that is not enough, all of the rest become one box."""
     if len(boxes) <= CESQL_FILTER_BOXES_MAX:
         return tuple(boxes)
     kept, rest = boxes[: CESQL_FILTER_BOXES_MAX // 2], boxes[CESQL_FILTER_BOXES_MAX // 2 :]
@@ -279,8 +283,8 @@ def _fewer(boxes: Sequence[Box]) -> Union:
     for box in rest:
         groups[tuple(box.sets)].append(box)
     around = [box for group in groups.values() for box in _around(group)]
-    found = (*kept, *around)
-    return found if len(found) <= CESQL_FILTER_BOXES_MAX else (*kept, *_around(around))
+    fewer = (*kept, *around)
+    return fewer if len(fewer) <= CESQL_FILTER_BOXES_MAX else (*kept, *_around(around))
 
 
 def _around(boxes: Sequence[Box]) -> Union:
@@ -297,7 +301,7 @@ def _as_union(box: Box | None) -> Union:
 def _constant_outcome(node: Expression) -> Outcome:
     faults = Faults()
     truth = cast(node.evaluate({}, faults), CesqlType.BOOLEAN, faults)
-    if faults.found:
+    if faults.reported:
         return Outcome(NOTHING, NOTHING, NOTHING, NOTHING)
     return Outcome(true=ANYTHING if truth else NOTHING, false=NOTHING if truth else ANYTHING)
 
@@ -315,21 +319,22 @@ def equal_to_true() -> Values:
 
 
 def _tested_outcome(tested: Tested) -> Outcome:
-    passing, failing = (_outlined(attribute_values(found, tested.cast_to)) for found in tested.condition)
+    passing, failing = (_bounded(attribute_values(side, tested.cast_to)) for side in tested.condition)
     joint = _joint(passing, failing)
     sets = passing, failing, joint, joint
-    return Outcome(*(_as_union(attribute_box(tested.name, found)) for found in sets))
+    return Outcome(*(_as_union(attribute_box(tested.name, values)) for values in sets))
 
 
 def _joint(first: Values, second: Values) -> Values:
-    """The union; sets by pattern are the complements of each other, which no automaton need find out."""
+    """The union of the passing and the failing values. If they are given by a pattern, they are complements: together
+    they hold every string, and no automaton need be asked."""
     if first.strings.ranges is None or second.strings.ranges is None:
         return replace(first, strings=EVERY_STRING) | replace(second, strings=EVERY_STRING)
     return first | second
 
 
 def tested_by(node: Expression) -> Tested | None:
-    """The test of one attribute that a node is, if it is one."""
+    """The test of a single attribute that a node is; None if it is none."""
     match node:
         case Attribute() | Call():
             return _castability(node) or _viewed(node, truth_condition())
@@ -345,6 +350,7 @@ def tested_by(node: Expression) -> Tested | None:
 
 
 def _viewed(node: Expression, condition: Condition) -> Tested | None:
+    """A condition on a node that is an attribute, or the cast of one."""
     match node:
         case Attribute(name):
             return Tested(name, None, condition)
@@ -366,13 +372,14 @@ _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def _compared(first: Expression, symbol: str, second: Expression) -> Tested | None:
-    """A comparison with a constant on either side; `=` casts its left side to the type of the right."""
+    """A comparison with a constant on either side. `=` casts its left side to the type of the right, so a constant on
+    the left is cast to the type of the attribute, as by IN."""
     if is_constant(second) and (value := constant_value(second)) is not None:
-        found = equality_condition(value) if symbol in EQUALITY else order_condition(symbol, value)
-        return _viewed(first, Condition(*reversed(found)) if symbol == "!=" else found)
+        condition = equality_condition(value) if symbol in EQUALITY else order_condition(symbol, value)
+        return _viewed(first, Condition(*reversed(condition)) if symbol == "!=" else condition)
     if is_constant(first) and (value := constant_value(first)) is not None:
-        found = membership_condition([value]) if symbol in EQUALITY else order_condition(_MIRRORED[symbol], value)
-        return _viewed(second, Condition(*reversed(found)) if symbol == "!=" else found)
+        condition = membership_condition([value]) if symbol in EQUALITY else order_condition(_MIRRORED[symbol], value)
+        return _viewed(second, Condition(*reversed(condition)) if symbol == "!=" else condition)
     return None
 
 
@@ -380,7 +387,7 @@ def _compared(first: Expression, symbol: str, second: Expression) -> Tested | No
 
 
 def _fitted(boxes: Union) -> Filter:
-    """The boxes as a filter; widened, and then widened further, while they are more than a filter may say."""
+    """The boxes as a filter. If they exceed the limits of a filter they are widened, and if need be widened again."""
     for widen in (lambda: boxes, lambda: _with_fewer_alternatives(boxes), lambda: _by_presence(boxes)):
         try:
             return Filter.of_boxes(widen())
@@ -390,14 +397,14 @@ def _fitted(boxes: Union) -> Filter:
 
 
 def _with_fewer_alternatives(boxes: Union) -> list[Box]:
-    """In each box the sets that take the most constraints to say become their outline, or presence."""
+    """Widens, in each box, the sets that take the most constraints to write: to a single range, or to presence."""
     return [_box_with_fewer_alternatives(box, ALTERNATIVES_MAX // len(boxes)) for box in boxes]
 
 
 def _box_with_fewer_alternatives(box: Box, most: int) -> Box:
     sets = dict(box.sets)
     for wider in (widened, _presence):
-        for name in sorted(sets, key=lambda one: -sets[one].parts):
+        for name in sorted(sets, key=lambda candidate: -sets[candidate].parts):
             if prod(values.parts for values in sets.values()) > most:
                 sets[name] = wider(sets[name])
     return Box(sets)

@@ -1,7 +1,7 @@
-r"""LIKE patterns (§3.4.3): `%` any run of characters, `_` one character, `\` before either takes it literally.
+r"""LIKE patterns (§3.4.3): `%` is any run of characters, `_` any single character; `\` before either makes it literal.
 
-Any other backslash stands for itself. A pattern becomes a glob (`globs.py`), the one pattern engine of
-the model: it never backtracks, and the filter that an expression implies can name the same glob.
+Any other backslash stands for itself. A pattern becomes a glob (`globs.py`), like every pattern of the model. Globs
+never backtrack, and the filter that an expression implies can use the same glob.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from catchment.model.globs import glob
 
 _TOKEN: Final = re.compile(r"\\[%_]|[\s\S]")
 _WILDCARDS: Final = {"%": "*", "_": "?"}
-# Tests in use at once repeat, as their globs do.
+# So many tests are cached: expressions share their patterns.
 _TESTS_MAX: Final = 65_536
 
 
@@ -30,9 +30,9 @@ def _literal(character: str) -> str:
 
 @lru_cache(_TESTS_MAX)
 def like_test(like: str) -> Callable[[str], bool]:
-    """Whether a text matches the pattern, by the plainest means; LimitError for a pattern too long."""
-    found = glob(glob_pattern(like))
-    operator, operand = found.shape
+    """A function that says whether a text matches the pattern; LimitError if the pattern is too long."""
+    compiled = glob(glob_pattern(like))
+    operator, operand = compiled.simplest_operator
     match operator:
         case "=":
             return operand.__eq__
@@ -43,4 +43,4 @@ def like_test(like: str) -> Callable[[str], bool]:
         case "substring":
             return lambda text: operand in text
         case _:
-            return found.matches
+            return compiled.matches

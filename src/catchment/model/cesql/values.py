@@ -1,9 +1,9 @@
 """CESQL's three types, its casts, and the faults that evaluation reports (§3.1, §3.3, §3.7).
 
-Every cast is total: it returns a value and, where the text forces it, reports a `cast` fault to the
-`Faults` it is given. What an attribute of a notification is to an expression (§3.2) is decided here
-too: strings, booleans and 32-bit integers are themselves; wider integers, floats and times are no CESQL
-types and are represented as strings.
+Every cast is total: it returns a value and, where a string cannot be cast, reports a `cast` fault to the `Faults` it is
+given. This module also decides how an expression sees an attribute of a notification (§3.2): strings, booleans and
+32-bit integers are of the CESQL types of those names; wider integers, floats and times have no CESQL type and become
+strings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from catchment.model.values import checked
 
 INTEGER_MIN: Final = -(2**31)
 INTEGER_MAX: Final = 2**31 - 1
-# Sign and leading zeros aside, no 32-bit integer has more digits: longer texts are not even converted.
+# No 32-bit integer has more digits, apart from sign and leading zeros: longer texts are not converted at all.
 INTEGER_DIGITS_MAX: Final = 10
 
 CesqlValue = str | int | bool
@@ -55,7 +55,7 @@ class ErrorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CesqlFault:
-    """One error of one evaluation."""
+    """An error of an evaluation."""
 
     kind: ErrorKind
     message: str
@@ -65,24 +65,24 @@ class CesqlFault:
 
 
 class Faults:
-    """The faults of one evaluation, in the order in which they happened."""
+    """The faults of an evaluation, in the order in which they happened."""
 
-    __slots__ = ("found",)
+    __slots__ = ("reported",)
 
     def __init__(self) -> None:
-        self.found: list[CesqlFault] = []
+        self.reported: list[CesqlFault] = []
 
     def report(self, kind: ErrorKind, message: str) -> None:
-        self.found.append(CesqlFault(kind, message))
+        self.reported.append(CesqlFault(kind, message))
 
     @property
     def mark(self) -> int:
-        """A moment of the evaluation, to ask about later."""
-        return len(self.found)
+        """The present moment of the evaluation, for `since`."""
+        return len(self.reported)
 
     def since(self, mark: int) -> bool:
-        """Whether anything went wrong since that moment."""
-        return len(self.found) > mark
+        """Whether a fault was reported after `mark`."""
+        return len(self.reported) > mark
 
 
 def type_of(value: CesqlValue) -> CesqlType:
@@ -101,17 +101,17 @@ _INTEGER: Final = re.compile(r"([+-]?)([0-9]+)")
 
 
 def integer_from_text(text: str) -> int | None:
-    """The 32-bit integer a string writes, None when it writes none."""
-    found = _INTEGER.fullmatch(text)
-    if found is None:
+    """The 32-bit integer that a string writes; None if it writes none."""
+    tokens = _INTEGER.fullmatch(text)
+    if tokens is None:
         return None
-    digits = found[2].lstrip("0") or "0"
-    number = int(found[1] + digits) if len(digits) <= INTEGER_DIGITS_MAX else INTEGER_MAX + 1
+    digits = tokens[2].lstrip("0") or "0"
+    number = int(tokens[1] + digits) if len(digits) <= INTEGER_DIGITS_MAX else INTEGER_MAX + 1
     return number if in_range(number) else None
 
 
 def boolean_from_text(text: str) -> bool | None:
-    """The boolean a string writes in any case, None when it writes none."""
+    """The boolean that a string writes in upper or lower case; None if it writes none."""
     return {"true": True, "false": False}.get(text.lower())
 
 
@@ -154,19 +154,19 @@ def cast(value: CesqlValue, wanted: CesqlType, faults: Faults) -> CesqlValue:
 
 
 def represented(value: object) -> CesqlValue:
-    """An attribute's value as expressions see it; BadValueError when it is of no Catchment type."""
+    """The value of an attribute as expressions see it; BadValueError if it is of no Catchment type."""
     if isinstance(value, str | bool):
         return value
-    found = checked(value)
-    if isinstance(found, datetime):
+    checked_value = checked(value)
+    if isinstance(checked_value, datetime):
         assert isinstance(value, datetime)
-        return _time_text(value)
-    if isinstance(found, int) and in_range(found):
-        return found
-    return repr(found)
+        return _time_text(value)  # of the value as given: checking converts it to UTC
+    if isinstance(checked_value, int) and in_range(checked_value):
+        return checked_value
+    return repr(checked_value)
 
 
 def _time_text(value: datetime) -> str:
-    """RFC 3339, in the zone the value has; UTC is written Z."""
+    """RFC 3339, in the time zone of the value; UTC is written Z."""
     text = value.isoformat()
     return text.removesuffix("+00:00") + "Z" if value.utcoffset() == timedelta(0) else text

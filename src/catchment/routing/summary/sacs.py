@@ -104,7 +104,7 @@ def _of_piece(piece: Piece) -> tuple[list[Pattern], bool]:
     if piece.wanted:
         # Of several conditions the one that says most: what meets all of them meets it.
         chosen = max(piece.wanted, key=lambda one: (len(one.characters), len(one.wanted), one.pattern))
-        return [Pattern(*chosen.shape)], len(piece.parts) == 1
+        return [Pattern(*chosen.simplest_operator)], len(piece.parts) == 1
     if len(piece.ranges) > LISTED_MAX:
         return [Pattern("prefix", _common(piece.ranges[0][0], piece.ranges[-1][1]))], False
     found = [_of_range(low, high) for low, high in piece.ranges]

@@ -19,7 +19,8 @@ from functools import reduce
 from typing import Final
 
 from catchment.model.box import Box
-from catchment.model.filter import Filter, Matchable
+from catchment.model.conjunction import Matchable
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.model.values import Value
 from catchment.routing.summary.aacs import (

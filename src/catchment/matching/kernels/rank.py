@@ -1,10 +1,10 @@
-"""Kernels about cuts and ranks: how a value becomes a small integer that orders like it.
+"""Kernels for cuts and ranks: how a value becomes a small integer that orders like it.
 
-The values that constraints on one attribute mention are its *cuts*. A value that equals cut i has rank
-2i + 1, one between cut i - 1 and cut i has rank 2i: so every order, equality and prefix constraint is a
-closed interval of ranks, and kernels compare nothing but int32. An attribute's ranks lie in sections:
-booleans (2), numbers, times, strings. Ints and floats share one exact order. Suffixes are prefixes of the
-reversed string, in a dimension of their own.
+The values that occur in constraints on an attribute are its *cuts*, sorted. A value that equals cut i has *rank*
+2i + 1; a value between cut i - 1 and cut i has rank 2i. So every order, equality and prefix constraint is a closed
+interval of ranks, and the kernels compare only int32. The ranks of an attribute lie in sections: booleans (2 ranks),
+numbers, times, strings. Ints and floats share a section in exact order. A suffix is a prefix of the reversed string, in
+a dimension of its own.
 """
 
 # mypy: disable-error-code="return-value, no-any-return, arg-type"
@@ -15,19 +15,8 @@ reversed string, in a dimension of their own.
 
 from __future__ import annotations
 
-from catchment.matching.kernels_bytes import (
-    FLOAT,
-    INT,
-    STRING,
-    TIME,
-    Bytes,
-    Ints,
-    compare_bytes,
-    kernel,
-    key_of_bytes,
-    read_object,
-)
-from catchment.matching.kernels_ingest import (
+from catchment.matching.kernels.bytes import FLOAT, INT, STRING, TIME, compare_bytes, key_of_bytes, read_object
+from catchment.matching.kernels.ingest import (
     C_ATTRIBUTE,
     C_COUNT,
     C_KEY,
@@ -40,9 +29,12 @@ from catchment.matching.kernels_ingest import (
     PREFIX,
     SUFFIX,
 )
+from catchment.matching.kernels.jit import Bytes, Ints, kernel
 
-# Places in `totals`: how many cuts of each section there are, and bytes of string cuts.
+# Places in `totals`: how many cuts of each section there are, the bytes of string cuts, how many dimensions.
 NUMBERS, TIMES, STRINGS, STRING_BYTES, DIMENSIONS = 0, 1, 2, 3, 4
+# Forms of a string cut, which may be added up: its text has escapes, it is stored reversed, it is the least string
+# behind all strings that begin with the text.
 ESCAPED, REVERSED, BEHIND = 1, 2, 4
 BOOLEAN_RANKS = 2
 
@@ -51,8 +43,8 @@ BOOLEAN_RANKS = 2
 def literal_ends(blob: Bytes, start: int, end: int) -> tuple[int, int]:
     """Where the literal beginning of a glob ends, and where its literal end begins."""
     front = start
-    while front < end and blob[front] != 42 and blob[front] != 63:
-        front += 2 if blob[front] == 92 else 1
+    while front < end and blob[front] != 42 and blob[front] != 63:  # * and ?
+        front += 2 if blob[front] == 92 else 1  # a backslash takes the next byte along
     at, back = start, start
     while at < end:
         if blob[at] == 92:
@@ -66,6 +58,7 @@ def literal_ends(blob: Bytes, start: int, end: int) -> tuple[int, int]:
 
 @kernel
 def copy_unescaped(blob: Bytes, start: int, end: int, target: Bytes, at: int) -> int:
+    """Copies text without the backslashes that escape; returns the end of the copy."""
     i = start
     while i < end:
         if blob[i] == 92:
@@ -92,7 +85,7 @@ def _add_string(
     blob: Bytes, start: int, end: int, form: int, dimension: int, writing: bool, totals: Ints, dimensions: Ints,
     places: Ints, target: Bytes
 ) -> None:
-    """One cut of a string, its form a sum of ESCAPED, REVERSED and BEHIND (just behind all that begin with it)."""
+    """Adds a string cut. `form` is a sum of ESCAPED, REVERSED and BEHIND."""
     if writing:
         at = totals[STRING_BYTES]
         if form & ESCAPED:
@@ -104,7 +97,9 @@ def _add_string(
         if form & REVERSED:
             _reverse(target, at, stop)
         if form & BEHIND:
-            target[stop - 1] += 1  # UTF-8 has no byte 255, so this never wraps
+            # The text with its last byte raised is behind all that begin with the text, and before all others that
+            # are. UTF-8 has no byte 255, so the byte does not wrap around.
+            target[stop - 1] += 1
         dimensions[totals[STRINGS]] = dimension
         places[totals[STRINGS], 0] = at
         places[totals[STRINGS], 1] = stop - at
@@ -119,7 +114,7 @@ def _add_begin(
     blob: Bytes, start: int, end: int, form: int, dimension: int, writing: bool, totals: Ints, dimensions: Ints,
     places: Ints, target: Bytes
 ) -> None:
-    """The two cuts around all strings with some beginning; none for the empty beginning."""
+    """Adds the two cuts around all strings with a given beginning; none for the empty beginning."""
     if end > start:
         _add_string(blob, start, end, form, dimension, writing, totals, dimensions, places, target)
         _add_string(blob, start, end, form | BEHIND, dimension, writing, totals, dimensions, places, target)
@@ -127,6 +122,7 @@ def _add_begin(
 
 @kernel
 def _reversed_dimension(reversed_of: Ints, attribute: int, totals: Ints) -> int:
+    """The dimension of the reversed strings of an attribute; made when it is first needed."""
     if reversed_of[attribute] < 0:
         reversed_of[attribute] = totals[DIMENSIONS]
         totals[DIMENSIONS] += 1
@@ -139,20 +135,21 @@ def list_cuts(
     number_attribute: Ints, number_type: Ints, number_key: Ints, time_attribute: Ints, time_keys: Ints,
     string_dimension: Ints, string_place: Ints, target: Bytes
 ) -> None:
-    """The cuts of all constraints, in order: counted first, then written. `first_cut[i]` is where those of
-    constraint i begin in the list of its section (column 0) and in the strings' list for reversed ones (1)."""
+    """Lists the cuts of all constraints: a first call counts them, a second writes them. `first_cut[i]` says where the
+    cuts of constraint i begin: column 0 in the list of its section, column 1 in the list of strings for reversed
+    ones."""
     for i in range(len(parsed)):
         attribute, operator = parsed[i, C_ATTRIBUTE], parsed[i, C_OPERATOR]
-        plain = operator & (NOT - 1)
+        positive = operator & (NOT - 1)  # the operator without its negation
         start, end = parsed[i, C_START], parsed[i, C_START] + parsed[i, C_COUNT]
-        if plain == PREFIX:
+        if positive == PREFIX:
             first_cut[i, 0] = totals[STRINGS]
             _add_begin(blob, start, end, 0, attribute, writing, totals, string_dimension, string_place, target)
-        elif plain == SUFFIX:
+        elif positive == SUFFIX:
             dimension = _reversed_dimension(reversed_of, attribute, totals)
             first_cut[i, 1] = totals[STRINGS]
             _add_begin(blob, start, end, REVERSED, dimension, writing, totals, string_dimension, string_place, target)
-        elif plain == GLOB:
+        elif positive == GLOB:
             front, back = literal_ends(blob, start, end)
             first_cut[i, 0] = totals[STRINGS]
             _add_begin(blob, start, front, ESCAPED, attribute, writing, totals, string_dimension, string_place, target)
@@ -161,31 +158,31 @@ def list_cuts(
                 dimension = _reversed_dimension(reversed_of, attribute, totals)
                 form = ESCAPED | REVERSED
                 _add_begin(blob, back, end, form, dimension, writing, totals, string_dimension, string_place, target)
-        elif plain <= IN:
+        elif positive <= IN:  # = != < <= > >= in
             count = parsed[i, C_COUNT] if operator == IN else 1
             at = parsed[i, C_START]
-            what, key = parsed[i, C_TYPE], parsed[i, C_KEY]
+            tag, key = parsed[i, C_TYPE], parsed[i, C_KEY]
             for member in range(count):
                 if operator == IN:
-                    what, key, start, length, at = read_object(blob, at)
+                    tag, key, start, length, at = read_object(blob, at)
                     end = start + length
-                if what == STRING:
+                if tag == STRING:
                     if member == 0:
                         first_cut[i, 0] = totals[STRINGS]
                     _add_string(blob, start, end, 0, attribute, writing, totals, string_dimension, string_place, target)
-                elif what == TIME:
+                elif tag == TIME:
                     if member == 0:
                         first_cut[i, 0] = totals[TIMES]
                     if writing:
                         time_attribute[totals[TIMES]] = attribute
                         time_keys[totals[TIMES]] = key
                     totals[TIMES] += 1
-                elif what == INT or what == FLOAT:
+                elif tag == INT or tag == FLOAT:
                     if member == 0:
                         first_cut[i, 0] = totals[NUMBERS]
                     if writing:
                         number_attribute[totals[NUMBERS]] = attribute
-                        number_type[totals[NUMBERS]] = what
+                        number_type[totals[NUMBERS]] = tag
                         number_key[totals[NUMBERS]] = key
                     totals[NUMBERS] += 1
 
@@ -204,6 +201,7 @@ def _is_below(places: Ints, blob: Bytes, a: int, b: int) -> bool:
 
 @kernel
 def _merge_sort(order: Ints, spare: Ints, start: int, end: int, places: Ints, blob: Bytes) -> None:
+    """Sorts a part of an order by all bytes of the strings, bottom up."""
     width = 1
     while width < end - start:
         for low in range(start, end, 2 * width):
@@ -225,7 +223,8 @@ def _merge_sort(order: Ints, spare: Ints, start: int, end: int, places: Ints, bl
 def sort_strings(
     order: Ints, spare: Ints, dimensions: Ints, keys: Ints, places: Ints, blob: Bytes, cut_of: Ints
 ) -> int:
-    """Finishes an order by (dimension, key): by all bytes. Numbers equal strings alike; how many differ."""
+    """Finishes an order by (dimension, key): strings with an equal key are sorted by all their bytes. Gives equal
+    strings the same number, in `cut_of`; returns how many differ."""
     start, count = 0, 0
     while start < len(order):
         end = start + 1
@@ -261,8 +260,8 @@ def rank_in_keys(keys: Ints, start: int, end: int, key: int) -> int:
 
 @kernel
 def rank_of_number(thresholds: Ints, exact: Bytes, bit: int, start: int, end: int, key: int) -> int:
-    """The rank of a number: `thresholds` are the least keys of its type at or above each cut; where the cut
-    itself has the type, `exact` has the bit."""
+    """The rank of an int, or of a float. `thresholds` holds, for each cut, the least key of that type at or above it.
+    `exact` has the bit where the cut itself is of the type: only then can the number equal the cut."""
     low, high = start, end
     while low < high:
         middle = (low + high) >> 1
@@ -279,19 +278,20 @@ def rank_of_number(thresholds: Ints, exact: Bytes, bit: int, start: int, end: in
 def rank_of_string(
     keys: Ints, places: Ints, blob: Bytes, start: int, end: int, text: Bytes, text_start: int, text_end: int
 ) -> int:
+    """The rank of a string: a binary search over keys, which compares all bytes only where the keys are equal."""
     key = key_of_bytes(text, text_start, text_end)
     low, high = start, end
     while low < high:
         middle = (low + high) >> 1
-        found = keys[middle]
-        if found == key:
+        middle_key = keys[middle]
+        if middle_key == key:
             at = places[middle, 0]
             order = compare_bytes(blob, at, at + places[middle, 1], text, text_start, text_end)
             if order == 0:
                 return 2 * (middle - start) + 1
             below = order < 0
         else:
-            below = found < key
+            below = middle_key < key
         if below:
             low = middle + 1
         else:

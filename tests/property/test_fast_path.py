@@ -1,4 +1,4 @@
-"""The short cuts for plain filters against the ways they avoid: the grammar, and sets spelled out."""
+"""The fast paths for conjunctions, compared with what they replace: the grammar, and the spelling of sets."""
 
 import contextlib
 
@@ -6,11 +6,12 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from catchment.errors import CatchmentError
+from catchment.model.conjunction import Conjunction
 from catchment.model.constraint import Constraint
-from catchment.model.filter import FILTER_SIZE_MAX, Conjunction, Filter, union_of
+from catchment.model.fast_path import parsed_fast, spelled_fast
+from catchment.model.filter import FILTER_SIZE_MAX, Filter, union_of
 from catchment.model.language import parse_any_filter
 from catchment.model.normal import normalized
-from catchment.model.plain import plain_constraints, spelled_plainly
 from tests import strategies
 
 SPOKEN = ("=", "!=", "<", "<=", ">", ">=", "prefix", "suffix", "substring", "glob", "in", "any")
@@ -22,7 +23,7 @@ x y price int time string in any x.y $time $no and AND or not by within and.x é
 """
 joints = st.sampled_from((" ", " ", " ", "", " and ", ", ", "\n", " and"))
 texts = st.lists(st.tuples(st.sampled_from(PIECES.split()), joints), max_size=12).map(
-    lambda found: "".join(part for pair in found for part in pair)
+    lambda pairs: "".join(part for pair in pairs for part in pair)
 )
 constraint_texts = strategies.constraints.map(str)
 joined = st.builds(lambda parts, joint: joint.join(parts), st.lists(constraint_texts, min_size=1, max_size=5), joints)
@@ -41,29 +42,29 @@ def by_grammar(text):
 @example("x = 2026-11-15T10 and y = 1")
 @example("int int > 3 and time any")
 @example("x = 1 and y = 2, z = 3")
-def test_the_short_cut_reads_what_the_grammar_reads(text) -> None:
-    found = plain_constraints(text)
-    if found is not None:
+def test_the_fast_path_reads_what_the_grammar_reads(text) -> None:
+    constraints = parsed_fast(text)
+    if constraints is not None:
         expression = by_grammar(text)
         assert expression is not None
-        assert found == (expression.parts if len(found) > 1 else (expression,))
+        assert constraints == (expression.parts if len(constraints) > 1 else (expression,))
 
 
 @given(st.lists(strategies.constraints, min_size=1, max_size=4))
-def test_most_that_is_plain_takes_the_short_cut(constraints) -> None:
-    """Or nothing is tested above."""
+def test_most_conjunctions_take_the_fast_path(constraints) -> None:
+    """Otherwise the test above would test nothing."""
     text = " and ".join(map(str, constraints))
-    assume(not set(text) & set("\\`") and all(one.operator in SPOKEN for one in constraints))
-    assume(all(" and " not in str(one.value) for one in constraints))
-    assert plain_constraints(text) == tuple(constraints)
+    assume(not set(text) & set("\\`") and all(constraint.operator in SPOKEN for constraint in constraints))
+    assume(all(" and " not in str(constraint.value) for constraint in constraints))
+    assert parsed_fast(text) == tuple(constraints)
 
 
 @given(st.lists(strategies.constraints | strategies.small_scalar_constraints(st.just("x")), max_size=5))
-def test_a_plain_spelling_is_the_canonical_one(constraints: list[Constraint]) -> None:
+def test_the_fast_spelling_is_the_canonical_one(constraints: list[Constraint]) -> None:
     boxes = normalized([Conjunction(tuple(constraints)).box])
-    found = spelled_plainly(constraints)
-    if found is not None:
-        assert Filter.of_boxes(boxes).alternatives == (Conjunction(found),)
+    spelling = spelled_fast(constraints)
+    if spelling is not None:
+        assert Filter.of_boxes(boxes).alternatives == (Conjunction(spelling),)
     assert Filter.of(*constraints).is_empty is (not boxes)
 
 

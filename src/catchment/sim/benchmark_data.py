@@ -1,4 +1,4 @@
-"""The three workloads on which matching and covering are measured, seeded: the same streams on every machine.
+"""Benchmark data: the three workloads on which matching and covering are measured. Seeded: the same on every machine.
 
 W1  attribute-value, after the second study of the content graph text: six attributes of five values,
     equality alone, any attribute left out with probability 0.3.
@@ -9,7 +9,7 @@ W3  many names, mixed operators: names by Zipf's law over 1,000, even-numbered o
 
 Sizes are prefixes of one stream: `subscriptions(w, 10)` starts `subscriptions(w, 1000)`. A subscription's
 id is its place in the stream. The streams are fixed to the last bit by the order in which random numbers
-are drawn: whoever changes that changes every published figure.
+are drawn. A change of that order changes every published figure.
 """
 
 from __future__ import annotations
@@ -259,4 +259,4 @@ def notifications(workload: str, count: int, seed: int = 1) -> list[Attributes]:
 
 def filters(workload: str, count: int, seed: int = 1) -> list[Filter]:
     """The subscriptions as filters."""
-    return [Filter.of(*found) for found in subscriptions(workload, count, seed)]
+    return [Filter.of(*constraints) for constraints in subscriptions(workload, count, seed)]

@@ -1,4 +1,4 @@
-"""Matching one notification: rooms that grow, ids that are made when first listed, sorting, threads that share."""
+"""Matching a single notification: workspaces that grow, ids made when first listed, sorting, threads that share."""
 
 import random
 import threading
@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from catchment.errors import InputError
 from catchment.matching import Matcher
-from catchment.matching import kernels_ids as kids
-from catchment.matching.kernels_tables import Living
-from catchment.matching.rooms import Packed
+from catchment.matching.kernels import ids as kids
+from catchment.matching.kernels.tables import SubscriptionColumns
+from catchment.matching.workspace import ArrayHandles
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
 from catchment.model.notification import NOTIFICATION_ATTRIBUTES_MAX, Notification
@@ -22,7 +22,7 @@ from tests import oracle
 NONE32, NONE64, NONE8 = np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.uint8)
 
 
-# --- rooms --------------------------------------------------------------------------------------
+# --- workspaces ---------------------------------------------------------------------------------
 
 
 def test_the_output_grows_and_serves_again():
@@ -87,10 +87,10 @@ def test_times_in_plain_mappings():
 
 def test_handles_are_made_only_of_what_a_kernel_takes():
     with pytest.raises(AssertionError):
-        Packed(Living(NONE32, NONE32, NONE32, NONE32, NONE8))
+        ArrayHandles(SubscriptionColumns(NONE32, NONE32, NONE32, NONE32, NONE8))
     with pytest.raises(AssertionError):
-        Packed(Living(np.zeros((3, 2), np.int64)[:, 0], NONE32, NONE32, NONE32, NONE8))
-    assert Packed(Living(NONE64, NONE32, NONE32, NONE32, NONE8)).handles.shape == (5, 3)
+        ArrayHandles(SubscriptionColumns(np.zeros((3, 2), np.int64)[:, 0], NONE32, NONE32, NONE32, NONE8))
+    assert ArrayHandles(SubscriptionColumns(NONE64, NONE32, NONE32, NONE32, NONE8)).handles.shape == (5, 3)
 
 
 # --- ids ----------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def test_threads_share_a_matcher_while_it_changes():
         while not ended.is_set():
             i = order.randrange(len(rows))
             listed = found.match(rows[i])
-            if [id for id in listed if id < "s200"] != steady[i] or listed != sorted(set(listed)):
+            if [id for id in listed if str(id) < "s200"] != steady[i] or listed != sorted(set(listed), key=str):
                 wrong.append((i, listed))
 
     readers = [threading.Thread(target=read, args=(seed,)) for seed in range(3)]

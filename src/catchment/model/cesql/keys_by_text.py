@@ -1,10 +1,10 @@
-"""Which numbers and times are written as a string of some set.
+"""From a set of strings to the numbers and times whose text is in it.
 
 An expression sees wide integers, floats and times as text (§3.2), and casts any integer to text where an
-operator wants one. Given a set of strings these functions return the attribute values whose text is in
-it: exactly for integers in string ranges, which take in equality, prefixes and their negations; for the
-rest never too few. Integers of one sign and length have texts in numeric order, and so have times to the
-second, so a range of strings is a range of each.
+operator wants a string. Given a set of strings, `keys_with_text` returns the keys of the values whose text is in it.
+The result is exact for integers if the set is a union of ranges: equality, prefixes and their negations are. Otherwise
+it may hold too many keys, never too few. The texts of integers with the same sign and length are in numeric order, and
+so are the texts of times in whole seconds. So a range of strings is a range of each of these.
 """
 
 from __future__ import annotations
@@ -29,42 +29,45 @@ _ALPHABET: Final[dict[Type, frozenset[str]]] = {
     Type.FLOAT: frozenset("-+.0123456789e"),
     Type.TIME: frozenset("-:.0123456789TZ"),
 }
-# How long their texts are: at most `-9223372036854775808`, `-2.2250738585072014e-308`, a time to the microsecond.
+# The lengths of their texts: up to `-9223372036854775808`, `-2.2250738585072014e-308`, and a time with microseconds.
 _LENGTHS: Final[dict[Type, range]] = {Type.INT: range(1, 21), Type.FLOAT: range(3, 25), Type.TIME: range(20, 28)}
 
 
-def keys_with_text(kind: Type, strings: Strings) -> Keys:
+def keys_with_text(value_type: Type, strings: Strings) -> Keys:
     """The keys of the ints, floats or times whose text is in `strings`, and perhaps more."""
     outside = None if strings.ranges is None else rng.complement(strings.ranges, "")
     excluded = _points(outside or ())
     if outside is not None and len(excluded) == len(outside):
-        found = _EVERY_KEY[kind]
+        # All strings but some single ones.
+        keys = _EVERY_KEY[value_type]
     else:
-        found = rng.union(key for piece in strings.pieces for key in _of_piece(kind, piece))
-    return _without(found, _KEYS_OF_POINTS[kind](excluded)) if excluded else found
+        keys = rng.union(part for piece in strings.pieces for part in _of_piece(value_type, piece))
+    return _without(keys, _KEYS_OF_POINTS[value_type](excluded)) if excluded else keys
 
 
-def _of_piece(kind: Type, piece: Piece) -> Iterator[tuple[int, int | None]]:
-    ranges, lengths = piece.ranges, _LENGTHS[kind]
-    for found in piece.wanted:
-        if not found.characters <= _ALPHABET[kind]:
+def _of_piece(value_type: Type, piece: Piece) -> Iterator[tuple[int, int | None]]:
+    """Ranges of keys of the values whose text is in a piece. Of its wanted globs only the characters, the beginning and
+    the length are used; unwanted globs are ignored, which makes the set larger."""
+    ranges, lengths = piece.ranges, _LENGTHS[value_type]
+    for glob in piece.wanted:
+        if not glob.characters <= _ALPHABET[value_type]:
             return
-        ranges = rng.intersection(ranges, _ranges_around(found))
-        longest = lengths.stop if found.waiting else len(found.wanted) + 1
-        lengths = range(max(lengths.start, len(found.wanted)), min(lengths.stop, longest))
+        ranges = rng.intersection(ranges, _ranges_around(glob))
+        longest = lengths.stop if glob.waiting else len(glob.wanted) + 1
+        lengths = range(max(lengths.start, len(glob.wanted)), min(lengths.stop, longest))
     if not lengths:
         return
-    yield from _KEYS_OF_POINTS[kind](_points(ranges))
+    yield from _KEYS_OF_POINTS[value_type](_points(ranges))
     for low, high in ranges:
         if high != successor(low):
-            yield from _KEYS_OF_RANGE[kind](low, high, lengths)
+            yield from _KEYS_OF_RANGE[value_type](low, high, lengths)
 
 
-def _ranges_around(found: Glob) -> Ranges[str]:
-    """All strings that start as those a glob matches do."""
+def _ranges_around(glob: Glob) -> Ranges[str]:
+    """All strings that begin with the literal characters with which the glob begins."""
     start = ""
-    for i, character in enumerate(found.wanted):
-        if character is None or found.waiting >> i & 1:
+    for i, character in enumerate(glob.wanted):
+        if character is None or glob.waiting >> i & 1:
             break
         start += character
     return prefix_ranges(start) if start else ALL
@@ -82,7 +85,7 @@ def _without(keys: Keys, holes: Iterable[tuple[int, int | None]]) -> Keys:
 # --- integers -----------------------------------------------------------------------------------
 
 _INT: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
-# Absolute values of one length each: their texts are in numeric order.
+# The absolute values of 1 digit, of 2 digits, and so on: the texts of each range are in numeric order.
 _BY_DIGITS: Final = [range(10**n if n else 1, min(10 ** (n + 1), INT_MAX + 2)) for n in range(19)]
 
 
@@ -101,11 +104,12 @@ def _ints_of_range(low: str, high: str | None, lengths: range) -> Iterator[tuple
             yield from keys_between(Type.INT, first, end)
         if digits + 1 in lengths:
             first, end = _bisected(sizes, low, high, lambda size: f"-{size}")
+            # The numbers -first, -(first + 1), … -(end - 1), as a range from the least up.
             yield from keys_between(Type.INT, 1 - end, 1 - first)
 
 
 def _bisected(numbers: range, low: str, high: str | None, text: Callable[[int], str]) -> tuple[int, int]:
-    """The part of some numbers, first and end, whose texts are from `low` up to `high`."""
+    """The first and the end of those numbers whose texts are from `low` up to `high`; `text` must keep their order."""
     start = bisect_left(numbers, low, key=text)
     end = len(numbers) if high is None else bisect_left(numbers, high, key=text)
     return numbers.start + start, numbers.start + max(start, end)
@@ -128,7 +132,7 @@ def _floats_of_points(texts: Sequence[str]) -> Iterator[tuple[int, int | None]]:
 
 
 def _floats_of_range(low: str, high: str | None, lengths: range) -> Iterator[tuple[int, int | None]]:
-    """Their texts are in no numeric order; only the sign tells, and whether a prefix can start one."""
+    """The texts of floats are in no numeric order. Only the sign helps, and whether a float can begin with a prefix."""
     if high == after_prefix(low) and not _FLOAT_START.fullmatch(low):
         return
     if rng.intersection(((low, high),), prefix_ranges("-")):
@@ -146,15 +150,16 @@ _SECONDS: Final = range(KEY_BOUNDS[Type.TIME][0] // _SECOND, KEY_BOUNDS[Type.TIM
 def _times_of_points(texts: Sequence[str]) -> Iterator[tuple[int, int | None]]:
     for text in texts:
         try:
-            found = parse_time(text)
+            time = parse_time(text)
         except BadValueError:
             continue
-        if represented(found) == text:
-            yield from keys_between(Type.TIME, time_key(found), time_key(found) + 1)
+        if represented(time) == text:
+            yield from keys_between(Type.TIME, time_key(time), time_key(time) + 1)
 
 
 def _times_of_range(low: str, high: str | None, lengths: range) -> Iterator[tuple[int, int | None]]:
-    """Whole seconds: the text of the first of a second ends in Z, which sorts behind the fractions."""
+    """Whole seconds that may lie in the range. Within a second the text without fraction is the greatest, because `Z`
+    sorts behind the `.` of the fractions."""
     first, _ = _bisected(_SECONDS, low, None, lambda second: _second_text(second) + "Z")
     _, end = _bisected(_SECONDS, "", high, lambda second: _second_text(second) + ".000001Z")
     yield from keys_between(Type.TIME, first * _SECOND, end * _SECOND)

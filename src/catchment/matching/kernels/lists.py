@@ -1,6 +1,6 @@
-"""Kernels that write the ids of matches as Arrow keeps lists of strings: ends of each, and the bytes.
+"""Kernels that write the ids of matches as an Arrow list of strings: the end of each string, and all bytes.
 
-Ids are sorted as ranks, small numbers that order like the ids; the texts then lie by rank.
+To sort ids, each is replaced by its *id rank*, its place among all ids in sorted order. The texts are stored by rank.
 """
 
 # mypy: disable-error-code="return-value, no-any-return, arg-type"
@@ -8,9 +8,10 @@ Ids are sorted as ranks, small numbers that order like the ids; the texts then l
 
 from __future__ import annotations
 
-from catchment.matching.kernels_bytes import Bytes, Ints, kernel
+from catchment.matching.kernels.jit import Bytes, Ints, kernel
 
-# So few are sorted faster by insertion than digit by digit, and so few in three small digits than in two.
+# Up to so many ranks insertion is the fastest way to sort. Up to the second limit it is three passes over small digits,
+# and beyond that two passes over large digits.
 _INSERTED_MAX = 24
 _THREE_DIGITS_MAX = 512
 DIGIT_COUNTS = 1 << 16
@@ -18,7 +19,7 @@ DIGIT_COUNTS = 1 << 16
 
 @kernel
 def put_ranks(offsets: Ints, numbers: Ints, rank_of: Ints, cursor: Ints, ranks: Ints) -> None:
-    """Appends the ranks of each row's numbers to that row."""
+    """Appends the ranks of the numbers of each row to that row of `ranks`, at its cursor."""
     for row in range(len(offsets) - 1):
         at = cursor[row]
         for i in range(offsets[row], offsets[row + 1]):
@@ -39,7 +40,7 @@ def _insert(ranks: Ints, first: int, last: int) -> None:
 
 @kernel
 def _place(ranks: Ints, first: int, out: Ints, out_first: int, count: int, shift: int, bits: int, counts: Ints) -> None:
-    """Puts ranks in the order of one digit, and leaves those that agree in it as they were."""
+    """Sorts ranks by one digit; those with an equal digit keep their order. A pass of a radix sort."""
     mask = (1 << bits) - 1
     for i in range(mask + 1):
         counts[i] = 0
@@ -57,7 +58,7 @@ def _place(ranks: Ints, first: int, out: Ints, out_first: int, count: int, shift
 
 @kernel
 def sort_rows(offsets: Ints, ranks: Ints, bits: int, spare: Ints, counts: Ints) -> None:
-    """Sorts the ranks of each row, which have so many bits; `spare` has room for the longest row."""
+    """Sorts the ranks of each row; a rank has at most `bits` bits. `spare` must be as long as the longest row."""
     third, half = (bits + 2) // 3, (bits + 1) // 2
     for row in range(len(offsets) - 1):
         first, last = offsets[row], offsets[row + 1]
@@ -78,10 +79,10 @@ def sort_rows(offsets: Ints, ranks: Ints, bits: int, spare: Ints, counts: Ints) 
 @kernel
 def text_bytes(ranks: Ints, starts: Ints) -> int:
     """How many bytes the texts of all ranks have."""
-    found = 0
+    size = 0
     for i in range(len(ranks)):
-        found += starts[ranks[i] + 1] - starts[ranks[i]]
-    return found
+        size += starts[ranks[i] + 1] - starts[ranks[i]]
+    return size
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""Kernels that take filters in: each distinct constraint and each distinct conjunction is stored once.
+"""Kernels that take filters into the tables of a source; each distinct constraint and conjunction is stored once.
 
 A filter arrives as msgpack: an array of conjunctions `{"constraints": [...]}`, each constraint
 `{"name", "operator", "value", "kind"}`. A stored constraint is the same without the field names:
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from catchment.matching.kernels_bytes import (
+from catchment.matching.kernels.bytes import (
     ARRAY,
     BOOL,
     FLOAT,
@@ -24,17 +24,15 @@ from catchment.matching.kernels_bytes import (
     INT,
     STRING,
     TIME,
-    Bytes,
-    Ints,
     equal_bytes,
     hash_bytes,
-    kernel,
     name_number,
     read_object,
     skip_object,
 )
+from catchment.matching.kernels.jit import Bytes, Ints, kernel
 
-# Places in `state`: how much of each growing table is in use.
+# Places in `state`: how many entries of each growing table are in use.
 CONSTRAINTS, BLOB, ALTERNATIVES, MEMBERS, FILTERS = 0, 1, 2, 3, 4
 
 # Operators and kinds as numbers. ANY_KIND and NUMBER follow the five types.
@@ -48,19 +46,20 @@ C_ATTRIBUTE, C_KIND, C_OPERATOR, C_TYPE, C_KEY, C_START, C_COUNT, C_COLUMNS = 0,
 
 @kernel
 def intern_tail(blob: Bytes, starts: Ints, hashes: Ints, slots: Ints, state: Ints, end: int) -> int:
-    """The number of the constraint just written at the blob's end; the bytes stay only if it is new."""
+    """The number of the constraint whose bytes were just written behind the blob, up to `end`. Only if it is new do the
+    bytes become part of the blob; else the next constraint overwrites them."""
     start, mask = state[BLOB], len(slots) - 1
-    found = hash_bytes(blob, start, end)
-    at = found & mask
+    hashed = hash_bytes(blob, start, end)
+    at = hashed & mask
     while slots[at] >= 0:
         known = slots[at]
-        if hashes[known] == found and starts[known + 1] - starts[known] == end - start:
+        if hashes[known] == hashed and starts[known + 1] - starts[known] == end - start:
             if equal_bytes(blob, starts[known], blob, start, end - start):
                 return known
         at = (at + 1) & mask
     known = state[CONSTRAINTS]
     slots[at] = known
-    hashes[known] = found
+    hashes[known] = hashed
     starts[known + 1] = end
     state[CONSTRAINTS] = known + 1
     state[BLOB] = end
@@ -76,9 +75,9 @@ def _copy(source: Bytes, start: int, end: int, target: Bytes, at: int) -> int:
 
 @kernel
 def _copy_constraint(buffer: Bytes, at: int, blob: Bytes, end: int) -> tuple[int, int]:
-    """Appends the constraint at `at` without its field names; (position behind it, end of the blob)."""
+    """Writes the constraint at `at` behind the blob, without its field names. Returns (position behind it, new end)."""
     _, fields, _, _, at = read_object(buffer, at)
-    blob[end] = 0x90 + fields
+    blob[end] = 0x90 + fields  # the head of a short array
     end += 1
     for _field in range(fields):
         _, _, _, _, value = read_object(buffer, at)
@@ -92,13 +91,13 @@ def ingest(
     buffer: Bytes, blob: Bytes, starts: Ints, hashes: Ints, slots: Ints, state: Ints, members: Ints,
     alternative_starts: Ints, filter_starts: Ints
 ) -> None:
-    """Filters of one msgpack array, appended to the tables."""
+    """Appends the filters of a msgpack array to the tables."""
     _, filters, _, _, at = read_object(buffer, 0)
     for _filter in range(filters):
         _, alternatives, _, _, at = read_object(buffer, at)
         for _alternative in range(alternatives):
-            _, _, _, _, at = read_object(buffer, at)  # {"constraints": …}
-            at = skip_object(buffer, at)
+            _, _, _, _, at = read_object(buffer, at)  # the head of {"constraints": …}
+            at = skip_object(buffer, at)  # the word "constraints"
             _, constraints, _, _, at = read_object(buffer, at)
             for _constraint in range(constraints):
                 at, end = _copy_constraint(buffer, at, blob, state[BLOB])
@@ -115,7 +114,7 @@ def absorb(
     other_blob: Bytes, other_starts: Ints, blob: Bytes, starts: Ints, hashes: Ints, slots: Ints, state: Ints,
     number_of: Ints
 ) -> None:
-    """Takes over another table of constraints; `number_of` maps its numbers to ours."""
+    """Takes over another table of constraints. `number_of` gets, for each of its numbers, the number here."""
     for i in range(len(other_starts) - 1):
         end = _copy(other_blob, other_starts[i], other_starts[i + 1], blob, state[BLOB])
         number_of[i] = intern_tail(blob, starts, hashes, slots, state, end)
@@ -123,20 +122,21 @@ def absorb(
 
 @kernel
 def intern_lists(members: Ints, starts: Ints, slots: Ints, hashes: Ints, firsts: Ints, number_of: Ints) -> int:
-    """Numbers equal lists alike: `firsts[number]` is the first list with that number. How many there are."""
+    """Gives equal lists the same number; `firsts[number]` is the first list with that number. Returns how many numbers
+    there are."""
     count, mask = 0, len(slots) - 1
     for i in range(len(starts) - 1):
         start, length = starts[i], starts[i + 1] - starts[i]
-        found = np.int64(length)
+        hashed = np.int64(length)
         for j in range(start, start + length):
-            found = (found * HASH_FACTOR + np.int64(members[j])) & HASH_MASK
-        found ^= found >> 15
-        at = found & mask
+            hashed = (hashed * HASH_FACTOR + np.int64(members[j])) & HASH_MASK
+        hashed ^= hashed >> 15
+        at = hashed & mask
         number = -1
         while slots[at] >= 0 and number < 0:
             known = slots[at]
             other = starts[firsts[known]]
-            same = hashes[known] == found and starts[firsts[known] + 1] - other == length
+            same = hashes[known] == hashed and starts[firsts[known] + 1] - other == length
             j = 0
             while same and j < length:
                 same = members[other + j] == members[start + j]
@@ -147,7 +147,7 @@ def intern_lists(members: Ints, starts: Ints, slots: Ints, hashes: Ints, firsts:
         if number < 0:
             number = count
             slots[at] = count
-            hashes[count] = found
+            hashes[count] = hashed
             firsts[count] = i
             count += 1
         number_of[i] = number
@@ -159,6 +159,7 @@ def intern_lists(members: Ints, starts: Ints, slots: Ints, hashes: Ints, firsts:
 
 @kernel
 def _operator(buffer: Bytes, start: int, length: int) -> int:
+    """The number of an operator, told by its first byte and its length."""
     first = buffer[start]
     if first == 110:  # not …
         return NOT + _operator_word(buffer, start + 4, length - 4)
@@ -189,6 +190,7 @@ def _operator_word(buffer: Bytes, start: int, length: int) -> int:
 
 @kernel
 def _kind(buffer: Bytes, start: int) -> int:
+    """The number of a kind, told by its first letter."""
     first = buffer[start]
     if first == 115:
         return STRING
@@ -205,7 +207,7 @@ def _kind(buffer: Bytes, start: int) -> int:
 
 @kernel
 def fill_name_slots(blob: Bytes, names: Ints, slots: Ints) -> None:
-    """Makes distinct names findable by their bytes."""
+    """Enters distinct names into a hash table."""
     mask = len(slots) - 1
     for number in range(len(names)):
         at = hash_bytes(blob, names[number, 0], names[number, 0] + names[number, 1]) & mask
@@ -216,7 +218,8 @@ def fill_name_slots(blob: Bytes, names: Ints, slots: Ints) -> None:
 
 @kernel
 def parse_constraints(blob: Bytes, starts: Ints, slots: Ints, names: Ints, parsed: Ints) -> int:
-    """Columns of every constraint; how many attributes there are."""
+    """Writes the columns of every constraint; returns how many attributes there are. For an `in`, C_START is the first
+    member and C_COUNT their number; for a string, C_START and C_COUNT are its place and length."""
     count = 0
     for i in range(len(starts) - 1):
         _, _, _, _, at = read_object(blob, starts[i])
@@ -226,12 +229,12 @@ def parse_constraints(blob: Bytes, starts: Ints, slots: Ints, names: Ints, parse
         _, _, start, length, at = read_object(blob, at)
         parsed[i, C_ATTRIBUTE] = number
         parsed[i, C_OPERATOR] = _operator(blob, start, length)
-        what, key, start, length, behind = read_object(blob, at)
-        if what == ARRAY:
+        tag, key, start, length, behind = read_object(blob, at)
+        if tag == ARRAY:
             parsed[i, C_START] = behind
             parsed[i, C_COUNT] = key
         else:
-            parsed[i, C_TYPE] = what
+            parsed[i, C_TYPE] = tag
             parsed[i, C_KEY] = key
             parsed[i, C_START] = start
             parsed[i, C_COUNT] = length

@@ -1,4 +1,4 @@
-"""Kernels over lists of byte strings: gathering some, finding one by its bytes, and sorting by their places."""
+"""Kernels over lists of byte strings: gathering some of them, finding a string by its bytes, sorting by place."""
 
 # mypy: disable-error-code="return-value, no-any-return, arg-type"
 # Numpy's integers are the ints of a kernel.
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from catchment.matching.kernels_bytes import Bytes, Ints, equal_bytes, hash_bytes, kernel
+from catchment.matching.kernels.bytes import equal_bytes, hash_bytes
+from catchment.matching.kernels.jit import Bytes, Ints, kernel
 
-# So few are sorted faster by insertion than digit by digit.
+# Up to so many keys are sorted faster by insertion than digit by digit.
 _FEW = 40
 _DIGIT_BITS_MAX = 11
 DIGIT_COUNTS = 1 << _DIGIT_BITS_MAX
@@ -20,7 +21,7 @@ _NUMBER_MASK = 0xFFFFFFFF
 
 @kernel
 def gather_bytes(blob: Bytes, starts: Ints, chosen: Ints, out: Bytes, out_starts: Ints) -> None:
-    """The chosen byte strings one after another."""
+    """Writes the chosen byte strings one after another."""
     end = 0
     for i in range(len(chosen)):
         for j in range(starts[chosen[i]], starts[chosen[i] + 1]):
@@ -31,7 +32,7 @@ def gather_bytes(blob: Bytes, starts: Ints, chosen: Ints, out: Bytes, out_starts
 
 @kernel
 def gather_lists(values: Ints, starts: Ints, chosen: Ints, out: Ints, out_starts: Ints) -> None:
-    """The chosen lists of numbers one after another."""
+    """Writes the chosen lists of numbers one after another."""
     end = 0
     for i in range(len(chosen)):
         for j in range(starts[chosen[i]], starts[chosen[i] + 1]):
@@ -42,7 +43,7 @@ def gather_lists(values: Ints, starts: Ints, chosen: Ints, out: Ints, out_starts
 
 @kernel
 def fill_id_slots(blob: Bytes, starts: Ints, slots: Ints) -> int:
-    """Makes byte strings findable; the first that stands twice, or -1."""
+    """Enters byte strings into a hash table. Returns the first that appears twice, or -1."""
     mask = len(slots) - 1
     for i in range(len(starts) - 1):
         start, length = starts[i], starts[i + 1] - starts[i]
@@ -93,7 +94,7 @@ def _insertion_sort(keys: Ints, count: int) -> None:
 
 @kernel
 def _sort_digit(keys: Ints, out: Ints, count: int, shift: int, digit: int, counts: Ints) -> None:
-    """Puts keys in the order of one digit, and leaves those that agree in it as they were."""
+    """Sorts keys by one digit; those with an equal digit keep their order. A pass of a radix sort."""
     mask, total = (1 << digit) - 1, 0
     for i in range(mask + 1):
         counts[i] = 0
@@ -110,7 +111,8 @@ def _sort_digit(keys: Ints, out: Ints, count: int, shift: int, digit: int, count
 
 @kernel
 def _sort_digits(keys: Ints, count: int, most: int, spare: Ints, counts: Ints) -> None:
-    """Sorts keys by their bits from _NUMBER_BITS on, which are under `most`: in two rounds up to four million."""
+    """Sorts keys by their bits from _NUMBER_BITS on, which are a number below `most`. Two passes suffice for up to four
+    million. Passes come in pairs, so that the result ends up in `keys` again."""
     digit, shift = 1, _NUMBER_BITS
     while digit < _DIGIT_BITS_MAX and most > 1 << (2 * digit):
         digit += 1
@@ -123,10 +125,12 @@ def _sort_digits(keys: Ints, count: int, most: int, spare: Ints, counts: Ints) -
 
 @kernel
 def sort_numbers(numbers: Ints, count: int, places: Ints, made: Bytes, out: Ints, spare: Ints, counts: Ints) -> bool:
-    """The numbers in the order of their places; whether all are made, and the places known at all."""
+    """Writes the numbers in the order of their places to `out`. Returns whether the ids of all are made; without
+    places, whether there is nothing to sort."""
     if len(places) == 0:
         return count == 0
     ready = True
+    # Sorts pairs of (place, number) as one integer each: the place in the high bits, the number in the low ones.
     for i in range(count):
         number = np.int64(numbers[i])
         out[i] = (np.int64(places[number]) << _NUMBER_BITS) | number

@@ -1,8 +1,12 @@
-"""Kernels that arrange rows in the tree: each node holds rows to verify and groups of edges to children.
+"""Kernels that arrange rows in the tree: each node has rows to verify and groups of edges to children.
 
-The tests of a row are ordered once, the best to index first. Rows that share their first tests share a path,
-and a node of few rows stays a leaf. Edges out of a node are grouped by dimension and by the class of their
-interval, and sorted within the group, so that those which hold a rank are found by binary search.
+The tests of a row are ordered once, the best to index first. Rows with the same first tests share a path, and a node of
+few rows stays a leaf. An *edge* is a distinct interval (or a pattern, out of the root): a notification follows it if
+its rank lies in the interval. The edges out of a node are grouped by dimension and by the class of their interval, and
+sorted within the group. So a binary search gives those that hold a rank.
+
+Nodes are numbered level by level: the children of a group have consecutive numbers. Rows are numbered in the order of
+the tree: the rows of a node, those of its children included, are consecutive.
 """
 
 # mypy: disable-error-code="return-value, no-any-return, arg-type"
@@ -15,13 +19,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from catchment.matching.kernels_bytes import HASH_FACTOR, HASH_MASK, Ints, kernel
-from catchment.matching.kernels_compile import KIND_MASK, T_GLOB, T_IN, T_SUBSTRING
+from catchment.matching.kernels.bytes import HASH_FACTOR, HASH_MASK
+from catchment.matching.kernels.compile import T_GLOB, T_IN, T_SUBSTRING, TEST_KIND_MASK
+from catchment.matching.kernels.jit import Ints, kernel
 
-# Classes of groups. A RANGE group of class RANGE + k holds intervals of at least 2**k and under 2**(k+1) ranks.
+# Classes of groups. POINT: intervals of a single rank. FROM: intervals up to the end of a section. UPTO: intervals from
+# the beginning of a section. SCAN: a few intervals of any class, tried one by one. PATTERN: substrings and globs.
+# RANGE + k: intervals of at least 2**k and under 2**(k+1) ranks.
 POINT, FROM, UPTO, SCAN, PATTERN, RANGE = 0, 1, 2, 3, 4, 8
-# Classes of edges besides: one FROM and one UPTO for each section of numbers, times and strings.
+# Classes of edges: like those of groups, but with a FROM and an UPTO for each section of numbers, times and strings.
 FROM_FIRST, UPTO_FIRST = 1, 5
+# Columns of `groups`: dimension, class, first child, and whether a matching edge is already a match.
 G_DIMENSION, G_CLASS, G_NODE, G_FLAT, G_COLUMNS = 0, 1, 2, 3, 4
 # Places in `used`.
 NODES, GROUPS = 0, 1
@@ -29,16 +37,16 @@ NODES, GROUPS = 0, 1
 
 @kernel
 def intern_intervals(tests: Ints, slots: Ints, intervals: Ints, interval_of: Ints) -> int:
-    """Numbers equal IN tests alike, -1 for other tests; how many differ."""
+    """Gives equal IN tests the same number, and other tests -1. Returns how many differ."""
     count, mask = 0, len(slots) - 1
     for t in range(len(tests)):
         interval_of[t] = -1
-        if tests[t, 0] & KIND_MASK != T_IN:
+        if tests[t, 0] & TEST_KIND_MASK != T_IN:
             continue
-        found = np.int64(tests[t, 0])
+        hashed = np.int64(tests[t, 0])
         for column in range(1, 3):
-            found = (found * HASH_FACTOR + np.int64(tests[t, column])) & HASH_MASK
-        at = (found ^ (found >> 15)) & mask
+            hashed = (hashed * HASH_FACTOR + np.int64(tests[t, column])) & HASH_MASK
+        at = (hashed ^ (hashed >> 15)) & mask
         while slots[at] >= 0 and interval_of[t] < 0:
             i = slots[at]
             if intervals[i, 0] == tests[t, 0] and intervals[i, 1] == tests[t, 1] and intervals[i, 2] == tests[t, 2]:
@@ -68,27 +76,28 @@ def _swap(tests: Ints, edge_of: Ints, a: int, b: int) -> None:
 def order_tests(
     row_starts: Ints, tests: Ints, edge_of: Ints, score: Ints, estimate: Ints, pattern_count: Ints, patterns: int
 ) -> None:
-    """Sorts the tests of each row by score; a rare pattern comes first where no interval is as selective."""
+    """Sorts the tests of each row by the score of their edge; tests that are no edges come last. If a rare pattern is
+    more selective than the first interval, it becomes an edge (number `patterns` + its constraint) and comes first."""
     last_score = np.int64(1 << 62)
     for row in range(len(row_starts) - 1):
         start, end = row_starts[row], row_starts[row + 1]
         for t in range(start + 1, end):
             at = t
             while at > start:
-                mine, its = last_score + np.int64(tests[at, 0] & KIND_MASK), last_score
+                mine, its = last_score + np.int64(tests[at, 0] & TEST_KIND_MASK), last_score
                 if edge_of[at] >= 0:
                     mine = score[edge_of[at]]
                 if edge_of[at - 1] >= 0:
                     its = score[edge_of[at - 1]]
                 else:
-                    its += np.int64(tests[at - 1, 0] & KIND_MASK)
+                    its += np.int64(tests[at - 1, 0] & TEST_KIND_MASK)
                 if its <= mine:
                     break
                 _swap(tests, edge_of, at, at - 1)
                 at -= 1
-        best, least = -1, last_score
+        best, least = -1, last_score  # the pattern that the fewest rows have
         for t in range(start, end):
-            kind = tests[t, 0] & KIND_MASK
+            kind = tests[t, 0] & TEST_KIND_MASK
             if (kind == T_SUBSTRING or kind == T_GLOB) and pattern_count[tests[t, 1]] > 0:
                 if pattern_count[tests[t, 1]] < least:
                     best, least = t, pattern_count[tests[t, 1]]
@@ -103,7 +112,8 @@ def gather_level(
     first: int, last: int, node_row: Ints, node_end: Ints, leaf_rows: int, row_order: Ints, row_starts: Ints,
     edge_of: Ints, depth: int, rows: Ints, keys: Ints
 ) -> int:
-    """(node, next edge) as one key for each row of the nodes of a level that are to be split; how many rows."""
+    """For each row of the nodes of a level that are to be split: a key of (node, next edge + 1), so that sorting the
+    keys brings the rows of a child together. A row without a next edge has 0 there. Returns how many rows."""
     count = 0
     for node in range(first, last):
         if node_end[node] - node_row[node] <= leaf_rows:
@@ -133,12 +143,13 @@ def scatter_level(
 
 @kernel
 def _group_end(keys: Ints, at: int, end: int, edges: Ints, merged: bool) -> int:
-    """Where a group ends that begins at `at`: same dimension and class, or all intervals of the dimension."""
+    """Where the group that begins at `at` ends. It has edges of the same dimension and class or, if `merged`, of the
+    same dimension."""
     first = (keys[at] & 0xFFFFFFFF) - 1
     i = at
     while i < end:
         edge = (keys[i] & 0xFFFFFFFF) - 1
-        if edge >= len(edges):  # a pattern: they stand behind all intervals
+        if edge >= len(edges):  # a pattern: these come behind all intervals
             break
         if edges[edge, 0] != edges[first, 0] or (not merged and edges[edge, 3] != edges[first, 3]):
             break
@@ -148,6 +159,7 @@ def _group_end(keys: Ints, at: int, end: int, edges: Ints, merged: bool) -> int:
 
 @kernel
 def _count_distinct(keys: Ints, at: int, end: int, most: int) -> int:
+    """How many distinct keys a sorted part has; it stops counting at `most` + 1."""
     count = 0
     for i in range(at, end):
         if i == at or keys[i] != keys[i - 1]:
@@ -170,8 +182,8 @@ def split_level(
     node_low: Ints, node_high: Ints, node_row: Ints, node_own: Ints, node_end: Ints, node_group: Ints, groups: Ints,
     row_depth: Ints, used: Ints
 ) -> None:
-    """Children and groups of the nodes of one level; `keys` are sorted. Columns of `edges`: dimension, low, high,
-    class."""
+    """Makes the groups and children of the nodes of a level. `keys` are those of `gather_level`, sorted. The columns of
+    `edges` are dimension, low, high, class. A node keeps the rows that have no next edge, and a leaf keeps all."""
     at = 0
     for node in range(first, last):
         node_group[node] = used[GROUPS]
@@ -187,19 +199,20 @@ def split_level(
                 edge = (keys[at] & 0xFFFFFFFF) - 1
                 merged = False
                 group_end = stop
-                found = PATTERN
+                group_class = PATTERN
                 if edge < intervals:
                     group_end = _group_end(keys, at, stop, edges, False)
-                    found = _class_of_group(edges[edge, 3])
-                    if found != POINT:
+                    group_class = _class_of_group(edges[edge, 3])
+                    if group_class != POINT:
+                        # If the dimension has only a few intervals besides points, all of them become one SCAN group.
                         wide_end = _group_end(keys, at, stop, edges, True)
                         merged = _count_distinct(keys, at, wide_end, scan_edges) <= scan_edges
                         if merged:
-                            group_end, found = wide_end, SCAN
+                            group_end, group_class = wide_end, SCAN
                 # Groups are searched by dimension, so the group of patterns, which stands last, has the greatest.
                 last = min(edge, intervals - 1)
                 groups[used[GROUPS], G_DIMENSION] = edges[last, 0] if last >= 0 else 0
-                groups[used[GROUPS], G_CLASS] = found
+                groups[used[GROUPS], G_CLASS] = group_class
                 groups[used[GROUPS], G_NODE] = used[NODES]
                 used[GROUPS] += 1
                 while at < group_end:
@@ -223,14 +236,15 @@ def write_rows(
     row_order: Ints, row_depth: Ints, row_starts: Ints, tests: Ints, edge_of: Ints, intervals: int, writing: bool,
     out_starts: Ints, out_tests: Ints
 ) -> int:
-    """The tests that paths have not settled, in the order of rows; how many."""
+    """Writes the tests of each row that its path in the tree has not settled, in the order of the tree; returns how
+    many. The path has settled the first `row_depth` tests."""
     count = 0
     for i in range(len(row_order)):
         row = row_order[i]
         start = row_starts[row] + row_depth[i]
-        # A path through a pattern's literal settles a substring, but not a glob.
+        # A path through the literal piece of a pattern settles a substring. A glob must still be verified.
         again = row_depth[i] > 0 and edge_of[row_starts[row]] >= intervals
-        again = again and tests[row_starts[row], 0] & KIND_MASK == T_GLOB
+        again = again and tests[row_starts[row], 0] & TEST_KIND_MASK == T_GLOB
         for t in range(start - (1 if again else 0), row_starts[row + 1]):
             source = row_starts[row] if again and t == start - 1 else t
             if writing:
@@ -243,7 +257,7 @@ def write_rows(
 
 @kernel
 def mark_flat(groups: Ints, node_row: Ints, node_own: Ints, node_group: Ints, row_tests: Ints) -> None:
-    """Marks groups whose children are leaves without tests: an edge that holds is a match."""
+    """Marks groups whose children are leaves without tests left: a rank on such an edge is already a match."""
     for g in range(len(groups) - 1):
         flat = groups[g, G_CLASS] <= UPTO
         for node in range(groups[g, G_NODE], groups[g + 1, G_NODE]):

@@ -1,7 +1,11 @@
-"""Kernels over bytes: hashing, comparing, msgpack, patterns. Positions and lengths are in bytes.
+"""Kernels over bytes: hashing, comparing, patterns, and reading msgpack. Positions and lengths are in bytes.
 
-No kernel relies on integer wraparound: hashes keep 31 bits and string keys 7 bytes, so that compiled and
-interpreted runs (NUMBA_DISABLE_JIT=1) compute the same numbers.
+No kernel relies on integer wraparound: hashes keep 31 bits and string keys 7 bytes. So compiled and interpreted runs
+(NUMBA_DISABLE_JIT=1) compute the same numbers.
+
+A hash table here is an array `slots` whose length is a power of two: -1 marks an empty slot, any other value is the
+number of an entry. A lookup starts at the hash and goes on slot by slot until it meets the entry or an empty slot.
+Callers make the array at least twice as long as the number of entries, so there is always an empty slot.
 """
 
 # mypy: disable-error-code="return-value, no-any-return, arg-type"
@@ -10,60 +14,11 @@ interpreted runs (NUMBA_DISABLE_JIT=1) compute the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from hashlib import blake2b
-from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
-
 import numpy as np
-from numba import njit
-from numba.core.caching import FunctionCache
 
-P = ParamSpec("P")
-R = TypeVar("R")
-Ints = np.ndarray[Any, Any]  # of int32 or int64
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+from catchment.matching.kernels.jit import Bytes, Ints, kernel
 
-
-def _sources_stamp() -> str:
-    found = blake2b(digest_size=16)
-    for path in sorted(Path(__file__).parent.glob("kernels_*.py")):
-        found.update(path.read_bytes())
-    return found.hexdigest()
-
-
-SOURCES_STAMP = _sources_stamp()
-
-
-class StampedCache(FunctionCache):
-    """Numba's cache looks for changes only in a kernel's own file; our kernels call each other across files."""
-
-    def _index_key(self, signature: Any, codegen: Any) -> tuple[Any, ...]:
-        return (*super()._index_key(signature, codegen), SOURCES_STAMP)  # type: ignore[no-untyped-call]
-
-
-def kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """Compiled, cached on disk, run without the interpreter's lock, and free of allocation.
-
-    `_nrt=False` leaves out numba's reference counting, which costs about 20 ns for each call that passes an
-    array: five to eight times the work of a small helper. So kernels never make arrays; wrappers hand them in.
-    """
-    return _compiled(function, False)
-
-
-def inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """A kernel that becomes part of its callers: for those that take tuples of arrays, which a call would copy."""
-    return _compiled(function, True)
-
-
-def _compiled(function: Callable[P, R], inline: bool) -> Callable[P, R]:
-    found: Any = njit(nogil=True, _nrt=False, forceinline=inline)(function)  # type: ignore[call-overload]
-    if found is not function:  # else NUMBA_DISABLE_JIT is set
-        found._cache = StampedCache(function)  # type: ignore[no-untyped-call]
-    return cast("Callable[P, R]", found)
-
-
-# What a msgpack object holds. The first five are the model's types, in the order of their sections of ranks.
+# The *tag* of a msgpack object says what it holds. The first five tags are the model's types.
 BOOL, INT, FLOAT, TIME, STRING, NIL, ARRAY, MAP = 0, 1, 2, 3, 4, 5, 6, 7
 BAD = -1
 HASH_MASK = 0x7FFFFFFF
@@ -74,10 +29,10 @@ _FLOAT_INFINITE = 0x7FF0000000000000
 
 @kernel
 def hash_bytes(buffer: Bytes, start: int, end: int) -> int:
-    found = np.int64(end - start + 17)
+    mixed = np.int64(end - start + 17)
     for i in range(start, end):
-        found = (found * HASH_FACTOR + np.int64(buffer[i])) & HASH_MASK
-    return found ^ (found >> 15)
+        mixed = (mixed * HASH_FACTOR + np.int64(buffer[i])) & HASH_MASK
+    return mixed ^ (mixed >> 15)  # tables look at the low bits: let the high ones take part
 
 
 @kernel
@@ -90,7 +45,7 @@ def equal_bytes(a: Bytes, a_start: int, b: Bytes, b_start: int, count: int) -> b
 
 @kernel
 def name_number(buffer: Bytes, start: int, length: int, slots: Ints, names: Ints, count: int) -> int:
-    """The number of a name, `count` when it is new; (start, length) of each name are in `names`."""
+    """The number of a name. A new name gets the number `count` and is entered; `names` has each (start, length)."""
     mask = len(slots) - 1
     at = hash_bytes(buffer, start, start + length) & mask
     while slots[at] >= 0:
@@ -106,7 +61,7 @@ def name_number(buffer: Bytes, start: int, length: int, slots: Ints, names: Ints
 
 @kernel
 def compare_bytes(a: Bytes, a_start: int, a_end: int, b: Bytes, b_start: int, b_end: int) -> int:
-    """Below, at or above 0 as a is below, equal to or above b, by code point (the order of UTF-8)."""
+    """Below, at or above 0 as a is below, equal to or above b. The bytes of UTF-8 order like the code points."""
     common = min(a_end - a_start, b_end - b_start)
     for i in range(common):
         difference = np.int64(a[a_start + i]) - np.int64(b[b_start + i])
@@ -117,11 +72,11 @@ def compare_bytes(a: Bytes, a_start: int, a_end: int, b: Bytes, b_start: int, b_
 
 @kernel
 def key_of_bytes(buffer: Bytes, start: int, end: int) -> int:
-    """The first seven bytes as an integer that orders like the bytes."""
-    found = np.int64(0)
+    """The first seven bytes as an integer that orders like the bytes; bytes past the end count as 0."""
+    key = np.int64(0)
     for i in range(start, start + KEY_BYTES):
-        found = (found << 8) | (np.int64(buffer[i]) if i < end else 0)
-    return found
+        key = (key << 8) | (np.int64(buffer[i]) if i < end else 0)
+    return key
 
 
 @kernel
@@ -138,6 +93,7 @@ def holds_substring(text: Bytes, start: int, end: int, part: Bytes, part_start: 
 
 @kernel
 def next_character(text: Bytes, at: int) -> int:
+    """The position behind the UTF-8 character at `at`, whose first byte says how long it is."""
     lead = np.int64(text[at])
     if lead < 0xC0:
         return at + 1
@@ -148,9 +104,13 @@ def next_character(text: Bytes, at: int) -> int:
 
 @kernel
 def matches_glob(text: Bytes, start: int, end: int, glob: Bytes, glob_start: int, glob_end: int) -> bool:
-    """`*` any run, `?` one character, a backslash escapes. Goes back to the last `*` only."""
+    """Whether a text matches a glob: `*` is any run, `?` any character, a backslash escapes.
+
+    On a mismatch it goes back to the last `*` only and lets that take one more byte. An earlier `*` need not be tried:
+    what it matched so far leaves the longest rest of the text for the later one.
+    """
     at, want = start, glob_start
-    star, star_at = -1, start
+    star, star_at = -1, start  # the glob behind the last `*`, and where the text goes on after what the `*` took
     while True:
         if want < glob_end and glob[want] == 42:  # *
             star, star_at = want + 1, at
@@ -176,25 +136,25 @@ def matches_glob(text: Bytes, start: int, end: int, glob: Bytes, glob_start: int
 
 @kernel
 def unsigned(buffer: Bytes, at: int, count: int) -> int:
-    found = np.int64(0)
+    number = np.int64(0)
     for i in range(at, at + count):
-        found = (found << 8) | np.int64(buffer[i])
-    return found
+        number = (number << 8) | np.int64(buffer[i])
+    return number
 
 
 @kernel
 def signed(buffer: Bytes, at: int, count: int) -> int:
-    found = np.int64(buffer[at])
-    if found >= 128:
-        found -= 256
+    number = np.int64(buffer[at])
+    if number >= 128:
+        number -= 256
     for i in range(at + 1, at + count):
-        found = (found << 8) | np.int64(buffer[i])
-    return found
+        number = (number << 8) | np.int64(buffer[i])
+    return number
 
 
 @kernel
 def float_key(buffer: Bytes, at: int) -> int:
-    """The key of a big-endian double: sign and magnitude as an integer, so both zeros are 0."""
+    """The key of a big-endian double (see `float_key` in `model/values.py`); both zeros have key 0."""
     magnitude = np.int64(buffer[at]) & 0x7F
     for i in range(at + 1, at + 8):
         magnitude = (magnitude << 8) | np.int64(buffer[i])
@@ -215,7 +175,11 @@ def time_key(buffer: Bytes, at: int, length: int) -> int:
 
 @kernel
 def read_object(buffer: Bytes, at: int) -> tuple[int, int, int, int, int]:
-    """(what, key or count, start, length, position behind the head of a container or behind a scalar)."""
+    """(tag, key or count, start, length, next position) of the object at `at`.
+
+    A bool, int, float or time has a key, as in `model/values.py`; a string has start and length. An array or map has
+    its number of elements, and the next position is that of its first element.
+    """
     head = np.int64(buffer[at])
     if head < 0x80:
         return INT, head, at, 0, at + 1
@@ -233,6 +197,7 @@ def read_object(buffer: Bytes, at: int) -> tuple[int, int, int, int, int]:
 
 @kernel
 def _read_long(buffer: Bytes, at: int, head: int) -> tuple[int, int, int, int, int]:
+    """Floats, booleans, longer ints and strings, nil."""
     if head == 0xCB:
         key = float_key(buffer, at + 1)
         good = key > -_FLOAT_INFINITE and key < _FLOAT_INFINITE
@@ -242,7 +207,7 @@ def _read_long(buffer: Bytes, at: int, head: int) -> tuple[int, int, int, int, i
     if head >= 0xCC and head <= 0xCF:
         size = 1 << (head - 0xCC)
         key = unsigned(buffer, at + 1, size)
-        return (INT if key >= 0 else BAD), key, at, 0, at + 1 + size
+        return (INT if key >= 0 else BAD), key, at, 0, at + 1 + size  # below 0: past the range of int64
     if head >= 0xD0 and head <= 0xD3:
         size = 1 << (head - 0xD0)
         return INT, signed(buffer, at + 1, size), at, 0, at + 1 + size
@@ -257,6 +222,7 @@ def _read_long(buffer: Bytes, at: int, head: int) -> tuple[int, int, int, int, i
 
 @kernel
 def _read_rare(buffer: Bytes, at: int, head: int) -> tuple[int, int, int, int, int]:
+    """Times (msgpack's extension -1, whose type byte is 255), and longer arrays and maps."""
     if (head == 0xD6 or head == 0xD7) and buffer[at + 1] == 255:
         size = 4 if head == 0xD6 else 8
         return TIME, time_key(buffer, at + 2, size), at, 0, at + 2 + size
@@ -273,13 +239,13 @@ def _read_rare(buffer: Bytes, at: int, head: int) -> tuple[int, int, int, int, i
 
 @kernel
 def skip_object(buffer: Bytes, at: int) -> int:
-    """The position behind the object at `at`."""
-    open_objects = 1
+    """The position behind the object at `at`, with everything inside it."""
+    open_objects = 1  # how many objects are still to be read
     while open_objects > 0:
-        what, count, _, _, at = read_object(buffer, at)
+        tag, count, _, _, at = read_object(buffer, at)
         open_objects -= 1
-        if what == ARRAY:
+        if tag == ARRAY:
             open_objects += count
-        elif what == MAP:
+        elif tag == MAP:
             open_objects += 2 * count
     return at

@@ -1,7 +1,7 @@
-"""A segment on disk: a directory of flat arrays and a manifest that says what they must be.
+"""A segment on disk: a directory of flat arrays, and a manifest that says what they must be.
 
-The arrays are `.npy` files, memory-mapped privately on opening: processes that open one index share its pages.
-The manifest holds the version, and of each array its type, shape and checksum; a file that differs is refused.
+The arrays are `.npy` files. They are memory-mapped privately: processes that open the same index share its pages. The
+manifest holds the version, and the type, shape and checksum of each array. A file that differs is refused.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import numpy as np
 from catchment.errors import BadIndexError, CatchmentError, shown
 from catchment.matching.ids import Id, Ids
 from catchment.matching.index import Source
-from catchment.matching.kernels_tables import Tables
+from catchment.matching.kernels.tables import Tables
 from catchment.matching.segment import Segment
 from catchment.model.cesql import Cesql
 
 Array = np.ndarray[Any, Any]
 FORMAT: Final = "catchment-index"
-# Raised with every change of what the arrays mean.
-# 2: groups of patterns are in the order of their search; before, some filters were not found.
+# This grows with every change of what the arrays mean.
+# 2: groups of patterns are in the order in which they are searched; before, some filters were not found.
 VERSION: Final = 2
 MANIFEST: Final = "manifest.json"
 _MANIFEST_BYTES_MAX: Final = 1 << 30
@@ -33,10 +33,11 @@ _READ_BYTES: Final = 1 << 22
 
 
 def save(path: str | os.PathLike[str], segment: Segment, groups: list[Id]) -> None:
-    """Writes beside the target and renames, so that a reader finds the old index or the new one."""
+    """Writes the index beside the target and then renames it, so that a reader finds either the old index or the new
+    one."""
     target = Path(path)
     if target.exists() and any(target.iterdir()) and not (target / MANIFEST).exists():
-        raise BadIndexError(f"{target} is a directory of something else: an index is not written over it")
+        raise BadIndexError(f"{target} is a directory of something else: no index is written over it")
     fresh = target.with_name(f".{target.name}.{os.getpid()}.new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
@@ -56,8 +57,8 @@ def _write(directory: Path, segment: Segment, groups: list[Id]) -> None:
             out.flush()
             os.fsync(out.fileno())
         described[name] = {"dtype": array.dtype.str, "shape": list(array.shape), "crc32": _checksum(file)}
-    residues = {str(number): one.text for number, one in segment.residues.items()}
-    manifest = {"format": FORMAT, "version": VERSION, "arrays": described, "groups": groups, "residues": residues}
+    expressions = {str(number): expression.text for number, expression in segment.expressions.items()}
+    manifest = {"format": FORMAT, "version": VERSION, "arrays": described, "groups": groups, "residues": expressions}
     text = json.dumps(manifest, sort_keys=True, ensure_ascii=False)
     with (directory / MANIFEST).open("wb") as out:
         out.write(f"{zlib.crc32(text.encode()):08x}\n{text}\n".encode())
@@ -75,11 +76,12 @@ def _replace(fresh: Path, target: Path) -> None:
 
 
 def _arrays(segment: Segment) -> dict[str, Array]:
-    """Everything but what can be made from it; the constraints are in the tables and the source alike."""
-    found = dict(segment.tables._asdict())
-    found |= {f"source_{name}": array for name, array in segment.source._asdict().items() if name != "blob"}
+    """The arrays to save, by name; what can be made from them is left out. The constraints (`blob`) are in the tables
+    and in the source, and saved once."""
+    arrays = dict(segment.tables._asdict())
+    arrays |= {f"source_{name}": array for name, array in segment.source._asdict().items() if name != "blob"}
     ids = segment.ids
-    return found | {
+    return arrays | {
         "id_blob": ids.blob,
         "id_starts": ids.starts,
         "id_slots": ids.slots,
@@ -95,12 +97,12 @@ def load(path: str | os.PathLike[str]) -> tuple[Segment, list[Id]]:
     directory = Path(path)
     try:
         manifest = _manifest(directory)
-        arrays = {name: _array(directory, name, one) for name, one in manifest["arrays"].items()}
+        arrays = {name: _array(directory, name, described) for name, described in manifest["arrays"].items()}
         tables = Tables(**{name: arrays[name] for name in Tables._fields})
         source = Source(tables.blob, *(arrays[f"source_{name}"] for name in Source._fields[1:]))
         ids = Ids(arrays["id_blob"], arrays["id_starts"], arrays["id_slots"])
-        residues = {int(number): Cesql(text) for number, text in manifest["residues"].items()}
-        return Segment(tables, source, ids, arrays["group_of"], residues), list(manifest["groups"])
+        expressions = {int(number): Cesql(text) for number, text in manifest["residues"].items()}
+        return Segment(tables, source, ids, arrays["group_of"], expressions), list(manifest["groups"])
     except BadIndexError:
         raise
     except (CatchmentError, OSError, KeyError, ValueError, TypeError, AttributeError) as problem:
@@ -114,14 +116,14 @@ def _manifest(directory: Path) -> dict[str, Any]:
     checksum, _, text = file.read_bytes().partition(b"\n")
     if not text.endswith(b"\n") or checksum != f"{zlib.crc32(text[:-1]):08x}".encode():
         raise BadIndexError(f"{file} is corrupt or truncated: its checksum does not fit")
-    found: dict[str, Any] = json.loads(text)
-    if found.get("format") != FORMAT:
-        raise BadIndexError(f"{file} says format {shown(found.get('format'))}, not {FORMAT}")
-    if found.get("version") != VERSION:
+    manifest: dict[str, Any] = json.loads(text)
+    if manifest.get("format") != FORMAT:
+        raise BadIndexError(f"{file} says format {shown(manifest.get('format'))}, not {FORMAT}")
+    if manifest.get("version") != VERSION:
         raise BadIndexError(
-            f"{directory} has version {shown(found.get('version'))}, this reads {VERSION}: save it anew"
+            f"{directory} has version {shown(manifest.get('version'))}, this program reads {VERSION}: save it again"
         )
-    return found
+    return manifest
 
 
 def _array(directory: Path, name: str, described: dict[str, Any]) -> Array:
@@ -132,16 +134,16 @@ def _array(directory: Path, name: str, described: dict[str, Any]) -> Array:
         raise BadIndexError(f"{file} is corrupt or truncated: its checksum does not fit")
     if 0 in described["shape"]:
         return np.zeros(described["shape"], described["dtype"])
-    # Privately: the arrays are then of the same type to the kernels as those made in memory.
-    found: Array = np.load(file, mmap_mode="c", allow_pickle=False).view(np.ndarray)
-    if found.dtype.str != described["dtype"] or list(found.shape) != described["shape"]:
-        raise BadIndexError(f"{file} holds {found.dtype.str} {found.shape}, not what the manifest says")
-    return found
+    # Mapped privately, the arrays are writable, and so of the same type to the kernels as those made in memory.
+    array: Array = np.load(file, mmap_mode="c", allow_pickle=False).view(np.ndarray)
+    if array.dtype.str != described["dtype"] or list(array.shape) != described["shape"]:
+        raise BadIndexError(f"{file} holds {array.dtype.str} {array.shape}, not what the manifest says")
+    return array
 
 
 def _checksum(file: Path) -> int:
-    found = 0
+    checksum = 0
     with file.open("rb") as source:
         while piece := source.read(_READ_BYTES):
-            found = zlib.crc32(piece, found)
-    return found
+            checksum = zlib.crc32(piece, checksum)
+    return checksum

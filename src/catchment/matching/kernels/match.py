@@ -1,7 +1,11 @@
-"""The kernel that matches: ranks of a notification's values, then a walk down the tree.
+"""The kernel that matches: it computes the ranks of a notification's values, then walks down the tree.
 
-Subscriptions are numbered in the order of their rows, so the
-matches of a row, or of a run of rows, are consecutive numbers and nothing is looked up to write them.
+Subscriptions are numbered in the order of their rows. So the matches of a row, or of a run of rows, are consecutive
+numbers, and nothing is looked up to write them. A subscription whose filter has several rows is written by its number
+(`shared`), and a stamp keeps it from being written twice.
+
+In all functions below `x` is the index (Tables), `s` the scratch arrays (Scratch), `v` the columns of the subscriptions
+(SubscriptionColumns) and `b` the batch of notifications (Entries); see `tables.py`.
 """
 
 # mypy: disable-error-code="return-value, no-any-return, arg-type"
@@ -14,25 +18,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from catchment.matching.kernels_bytes import (
+from catchment.matching.kernels.bytes import (
     BOOL,
     HASH_FACTOR,
     HASH_MASK,
     INT,
     STRING,
     TIME,
-    Bytes,
-    Ints,
     equal_bytes,
     hash_bytes,
     holds_substring,
-    inlined,
-    kernel,
     matches_glob,
 )
-from catchment.matching.kernels_compile import (
-    KIND_BITS,
-    KIND_MASK,
+from catchment.matching.kernels.compile import (
     STRING_BASE,
     T_ABSENT,
     T_GLOB,
@@ -42,10 +40,13 @@ from catchment.matching.kernels_compile import (
     T_SET,
     T_SUBSTRING,
     T_TYPE,
+    TEST_KIND_BITS,
+    TEST_KIND_MASK,
     TIME_BASE,
 )
-from catchment.matching.kernels_rank import BOOLEAN_RANKS, rank_in_keys, rank_of_number, rank_of_string
-from catchment.matching.kernels_tables import (
+from catchment.matching.kernels.jit import Bytes, Ints, inlined, kernel
+from catchment.matching.kernels.rank import BOOLEAN_RANKS, rank_in_keys, rank_of_number, rank_of_string
+from catchment.matching.kernels.tables import (
     A_NAME,
     A_NAME_LENGTH,
     A_NUMBERS,
@@ -65,14 +66,14 @@ from catchment.matching.kernels_tables import (
     VERSION,
     WRITTEN,
     Entries,
-    Living,
     Scratch,
+    SubscriptionColumns,
     Tables,
-    living_at,
+    columns_at,
     scratch_at,
     tables_at,
 )
-from catchment.matching.kernels_tree import (
+from catchment.matching.kernels.tree import (
     FROM,
     G_CLASS,
     G_DIMENSION,
@@ -85,11 +86,12 @@ from catchment.matching.kernels_tree import (
     UPTO,
 )
 
-Handles = Ints
+Handles = Ints  # see handles.py
 
 
 @kernel
 def find_attribute(buffer: Bytes, start: int, length: int, slots: Ints, attributes: Ints, blob: Bytes) -> int:
+    """The attribute of the index with a name, or -1."""
     mask = len(slots) - 1
     at = hash_bytes(buffer, start, start + length) & mask
     while slots[at] >= 0:
@@ -106,7 +108,7 @@ def _holds_other(
     kind: int, rank: int, a: int, b: int, entry: int, type_of: Ints, place_of: Ints, key_of: Ints, buffer: Bytes,
     set_pool: Ints, pattern_places: Ints, blob: Bytes
 ) -> bool:
-    """Whether a test that is not IN holds; `rank` is -1 for an absent value."""
+    """Whether a test that is not IN holds; `rank` is -1 if the value is absent. See `compile.py` for the tests."""
     if kind == T_ABSENT:
         return rank < 0
     if rank < 0:
@@ -114,7 +116,7 @@ def _holds_other(
     if kind == T_OUT:
         return rank < a or rank > b
     if kind == T_SET:
-        low, high = a, b
+        low, high = a, b  # binary search in the sorted ranks of the set
         while low < high:
             middle = (low + high) >> 1
             if set_pool[middle] < rank:
@@ -135,14 +137,14 @@ def _holds_other(
 
 @inlined
 def _rank_entries(x: Tables, s: Scratch, b: Entries, first: int, last: int) -> None:
-    """Ranks of the values of one notification, in `s.rank`."""
+    """Writes the ranks of the values of a notification, whose entries are first to last, to `s.rank`."""
     count = 0
     for i in range(first, last):
         attribute = b.attribute_of[b.name_of[i]]
         if attribute < 0:
             continue
-        what, key = b.type_of[i], b.key_of[i]
-        if what == STRING:
+        tag, key = b.type_of[i], b.key_of[i]
+        if tag == STRING:
             rank = x.sections[attribute, STRING_BASE]
             low, high = x.string_starts[attribute], x.string_starts[attribute + 1]
             start = b.place_of[i]
@@ -150,26 +152,26 @@ def _rank_entries(x: Tables, s: Scratch, b: Entries, first: int, last: int) -> N
                 rank += rank_of_string(
                     x.string_keys, x.string_places, x.string_blob, low, high, b.buffer, start, start + key
                 )
-            turned = x.attributes[attribute, A_REVERSED]
-            if turned >= 0:
+            reversed_dimension = x.attributes[attribute, A_REVERSED]
+            if reversed_dimension >= 0:
                 for j in range(key):
                     b.text[j] = b.buffer[start + key - 1 - j]
-                low, high = x.string_starts[turned], x.string_starts[turned + 1]
-                s.rank[turned] = rank_of_string(
+                low, high = x.string_starts[reversed_dimension], x.string_starts[reversed_dimension + 1]
+                s.rank[reversed_dimension] = rank_of_string(
                     x.string_keys, x.string_places, x.string_blob, low, high, b.text, 0, key
                 )
-                s.present[count] = turned
+                s.present[count] = reversed_dimension
                 count += 1
-        elif what == BOOL:
+        elif tag == BOOL:
             rank = key
-        elif what == TIME:
+        elif tag == TIME:
             rank = x.sections[attribute, TIME_BASE] + rank_in_keys(
                 x.time_keys, x.attributes[attribute, A_TIMES], x.attributes[attribute + 1, A_TIMES], key
             )
         else:
             low, high = x.attributes[attribute, A_NUMBERS], x.attributes[attribute + 1, A_NUMBERS]
-            if what == INT:
-                high = x.attributes[attribute, A_NUMBERS_INT_END]
+            if tag == INT:
+                high = x.attributes[attribute, A_NUMBERS_INT_END]  # the cuts beyond all ints are left out
                 rank = BOOLEAN_RANKS + rank_of_number(x.number_int, x.number_exact, INT_EXACT, low, high, key)
             else:
                 rank = BOOLEAN_RANKS + rank_of_number(x.number_float, x.number_exact, FLOAT_EXACT, low, high, key)
@@ -182,27 +184,28 @@ def _rank_entries(x: Tables, s: Scratch, b: Entries, first: int, last: int) -> N
 
 @inlined
 def _find_patterns(x: Tables, s: Scratch, b: Entries, stamp: int) -> None:
-    """Puts the nodes of all patterns whose literal stands in some string on the stack."""
+    """Puts the nodes of all patterns whose literal piece occurs in a string of the notification on the stack."""
     mask = len(x.gram_slots) - 1
     for p in range(s.control[PRESENT]):
         attribute = s.present[p]
         if attribute >= len(x.attributes) - 1 or x.attributes[attribute, A_PATTERNS] == 0:
-            continue
+            continue  # a reversed dimension, or an attribute without patterns
         entry = s.entry_of[attribute]
         if b.type_of[entry] != STRING:
             continue
         start, end = b.place_of[entry], b.place_of[entry] + b.key_of[entry]
         for size in GRAM_SIZES:
             if (x.attributes[attribute, A_PATTERNS] >> size) & 1 == 0:
-                continue
+                continue  # no pattern of this attribute has a gram of this size
             for at in range(start, end - size + 1):
-                found = np.int64(attribute * 16 + size)
+                # The same hash as `gram_hash` in grams.py, written out: this is the innermost loop.
+                hashed = np.int64(attribute * 16 + size)
                 for j in range(at, at + size):
-                    found = (found * HASH_FACTOR + np.int64(b.buffer[j])) & HASH_MASK
-                slot = (found ^ (found >> 15)) & mask
+                    hashed = (hashed * HASH_FACTOR + np.int64(b.buffer[j])) & HASH_MASK
+                slot = (hashed ^ (hashed >> 15)) & mask
                 while x.gram_slots[slot] >= 0:
                     gram = x.gram_slots[slot]
-                    if x.gram_hashes[gram] == found:
+                    if x.gram_hashes[gram] == hashed:
                         _push_patterns(x, s, b, gram, attribute, at, start, end, stamp)
                     slot = (slot + 1) & mask
 
@@ -211,6 +214,8 @@ def _find_patterns(x: Tables, s: Scratch, b: Entries, stamp: int) -> None:
 def _push_patterns(
     x: Tables, s: Scratch, b: Entries, gram: int, attribute: int, at: int, start: int, end: int, stamp: int
 ) -> None:
+    """Puts the nodes of the patterns with a gram on the stack, if their whole literal piece is there. `at` is where the
+    gram was seen; start and end are those of the string."""
     for i in range(x.gram_starts[gram], x.gram_starts[gram + 1]):
         pattern = x.gram_patterns[i, 0]
         if s.pattern_stamp[pattern] == stamp or x.literal_places[pattern, 2] != attribute:
@@ -225,8 +230,8 @@ def _push_patterns(
 
 
 @inlined
-def _emit(x: Tables, s: Scratch, v: Living, out: Ints, first_row: int, last_row: int, stamp: int) -> None:
-    """Writes the subscriptions of matching rows; sets FULL when `out` has no room."""
+def _emit(x: Tables, s: Scratch, v: SubscriptionColumns, out: Ints, first_row: int, last_row: int, stamp: int) -> None:
+    """Writes the numbers of the subscriptions of matching rows; sets FULL if `out` is too short."""
     written = s.control[WRITTEN]
     first, last = x.row_runs[first_row], x.row_runs[last_row]
     if s.control[GROUPING]:
@@ -253,7 +258,8 @@ def _emit(x: Tables, s: Scratch, v: Living, out: Ints, first_row: int, last_row:
 
 
 @inlined
-def _emit_group(s: Scratch, v: Living, out: Ints, number: int, stamp: int) -> None:
+def _emit_group(s: Scratch, v: SubscriptionColumns, out: Ints, number: int, stamp: int) -> None:
+    """Writes the group of a subscription, unless it is written or the subscription is removed."""
     group = v.group_of[number]
     if s.group_stamp[group] == stamp or (len(v.died) > 0 and v.died[number] <= s.control[VERSION]):
         return
@@ -267,8 +273,10 @@ def _emit_group(s: Scratch, v: Living, out: Ints, number: int, stamp: int) -> No
 
 
 @inlined
-def _emit_groups(x: Tables, s: Scratch, v: Living, out: Ints, first_row: int, last_row: int, stamp: int) -> None:
-    """Writes the groups of matching rows that are not yet written."""
+def _emit_groups(
+    x: Tables, s: Scratch, v: SubscriptionColumns, out: Ints, first_row: int, last_row: int, stamp: int
+) -> None:
+    """Writes the groups of the subscriptions of matching rows."""
     for number in range(x.row_runs[first_row], x.row_runs[last_row]):
         _emit_group(s, v, out, number, stamp)
     if len(x.shared) > 0:
@@ -278,12 +286,13 @@ def _emit_groups(x: Tables, s: Scratch, v: Living, out: Ints, first_row: int, la
 
 @inlined
 def _window(x: Tables, group: int, rank: int) -> tuple[int, int]:
-    """The edges of a group that may hold a rank: all of them do, except in SCAN and RANGE groups."""
+    """The edges of a group that may hold a rank, as first and end. In POINT, FROM and UPTO groups all of these hold it;
+    in SCAN and RANGE groups each must still be compared."""
     first, last = np.int64(x.groups[group, G_NODE]), np.int64(x.groups[group + 1, G_NODE])
-    found = x.groups[group, G_CLASS]
-    if found == SCAN:
+    group_class = x.groups[group, G_CLASS]
+    if group_class == SCAN:
         return first, last
-    if found == UPTO:  # sorted by high; all have the same low
+    if group_class == UPTO:  # sorted by high; all have the same low
         if rank < x.node_low[first]:
             return first, first
         low, high = first, last
@@ -294,8 +303,9 @@ def _window(x: Tables, group: int, rank: int) -> tuple[int, int]:
             else:
                 high = middle
         return low, last
-    if found == FROM and rank > x.node_high[first]:  # all have the same high
+    if group_class == FROM and rank > x.node_high[first]:  # all have the same high
         return first, first
+    # All other classes are sorted by low: `end` is behind the last edge whose low is at or below the rank.
     low, high = first, last
     while low < high:
         middle = (low + high) >> 1
@@ -304,11 +314,12 @@ def _window(x: Tables, group: int, rank: int) -> tuple[int, int]:
         else:
             high = middle
     end = low
-    if found == FROM:
+    if group_class == FROM:
         return first, end
-    if found == POINT:
+    if group_class == POINT:
         return (end - 1, end) if end > first and x.node_low[end - 1] == rank else (end, end)
-    least = rank - (np.int64(2) << (found - RANGE)) + 1
+    # A RANGE group has intervals under 2**(k+1) ranks wide: one that begins before `least` ends before the rank.
+    least = rank - (np.int64(2) << (group_class - RANGE)) + 1
     low, high = first, end
     while low < high:
         middle = (low + high) >> 1
@@ -320,7 +331,9 @@ def _window(x: Tables, group: int, rank: int) -> tuple[int, int]:
 
 
 @inlined
-def _enter_group(x: Tables, s: Scratch, v: Living, group: int, rank: int, out: Ints, stamp: int) -> None:
+def _enter_group(x: Tables, s: Scratch, v: SubscriptionColumns, group: int, rank: int, out: Ints, stamp: int) -> None:
+    """Puts the children of a group whose edge holds the rank on the stack. In a flat group they are all matches, and
+    their rows are consecutive."""
     first, last = _window(x, group, rank)
     if first >= last:
         return
@@ -341,7 +354,9 @@ def _enter_group(x: Tables, s: Scratch, v: Living, group: int, rank: int, out: I
 
 
 @inlined
-def _enter_groups(x: Tables, s: Scratch, v: Living, first: int, last: int, out: Ints, stamp: int) -> None:
+def _enter_groups(x: Tables, s: Scratch, v: SubscriptionColumns, first: int, last: int, out: Ints, stamp: int) -> None:
+    """Enters the groups of a node whose dimension the notification has. Few groups are tried one by one; of many, those
+    of each present dimension are found by binary search."""
     present = s.control[PRESENT]
     if last - first <= 6 * present:
         for group in range(first, last):
@@ -365,8 +380,11 @@ def _enter_groups(x: Tables, s: Scratch, v: Living, first: int, last: int, out: 
 
 
 @inlined
-def _verify(x: Tables, s: Scratch, v: Living, b: Entries, first: int, last: int, out: Ints, stamp: int) -> None:
-    """Tries the rows of a node one by one; where groups are asked for, not those of a group that is found."""
+def _verify(
+    x: Tables, s: Scratch, v: SubscriptionColumns, b: Entries, first: int, last: int, out: Ints, stamp: int
+) -> None:
+    """Tries the rows of a node one by one. If groups are asked for, rows whose only group is already written are
+    skipped."""
     grouping = s.control[GROUPING] != 0
     for row in range(first, last):
         if grouping and v.row_group[row] >= 0 and s.group_stamp[v.row_group[row]] == stamp:
@@ -374,14 +392,14 @@ def _verify(x: Tables, s: Scratch, v: Living, b: Entries, first: int, last: int,
         holds = True
         for t in range(x.row_tests[row], x.row_tests[row + 1]):
             code = x.tests[t, 0]
-            rank = s.rank[code >> KIND_BITS]
-            if code & KIND_MASK == T_IN:
+            rank = s.rank[code >> TEST_KIND_BITS]
+            if code & TEST_KIND_MASK == T_IN:
                 if rank < x.tests[t, 1] or rank > x.tests[t, 2]:
                     holds = False
                     break
             elif not _holds_other(
-                code & KIND_MASK, rank, x.tests[t, 1], x.tests[t, 2], s.entry_of[code >> KIND_BITS], b.type_of,
-                b.place_of, b.key_of, b.buffer, x.set_pool, x.pattern_places, x.blob
+                code & TEST_KIND_MASK, rank, x.tests[t, 1], x.tests[t, 2], s.entry_of[code >> TEST_KIND_BITS],
+                b.type_of, b.place_of, b.key_of, b.buffer, x.set_pool, x.pattern_places, x.blob
             ):
                 holds = False
                 break
@@ -390,8 +408,8 @@ def _verify(x: Tables, s: Scratch, v: Living, b: Entries, first: int, last: int,
 
 
 @inlined
-def _walk(x: Tables, s: Scratch, v: Living, b: Entries, first: int, last: int, out: Ints) -> None:
-    """Matches one notification, whose entries are first to last."""
+def _walk(x: Tables, s: Scratch, v: SubscriptionColumns, b: Entries, first: int, last: int, out: Ints) -> None:
+    """Matches a notification, whose entries are first to last. When all groups are written, the walk ends early."""
     stamp = s.control[STAMP] + 1
     s.control[STAMP] = stamp
     _rank_entries(x, s, b, first, last)
@@ -407,11 +425,12 @@ def _walk(x: Tables, s: Scratch, v: Living, b: Entries, first: int, last: int, o
         if x.node_group[node + 1] > x.node_group[node]:
             _enter_groups(x, s, v, x.node_group[node], x.node_group[node + 1], out, stamp)
     for p in range(s.control[PRESENT]):
-        s.rank[s.present[p]] = -1
+        s.rank[s.present[p]] = -1  # as the next walk expects it
 
 
 @inlined
-def _leave_out_dead(s: Scratch, v: Living, out: Ints, first: int) -> None:
+def _leave_out_dead(s: Scratch, v: SubscriptionColumns, out: Ints, first: int) -> None:
+    """Removes the numbers from `first` on that were removed at or before the version that is read."""
     kept, version = first, s.control[VERSION]
     for i in range(first, s.control[WRITTEN]):
         if v.died[out[i]] > version:
@@ -422,9 +441,11 @@ def _leave_out_dead(s: Scratch, v: Living, out: Ints, first: int) -> None:
 
 @inlined
 def _match_all(
-    x: Tables, s: Scratch, v: Living, b: Entries, version: int, groups: int, first: int, last: int, out: Ints,
-    offsets: Ints
+    x: Tables, s: Scratch, v: SubscriptionColumns, b: Entries, version: int, groups: int, first: int, last: int,
+    out: Ints, offsets: Ints
 ) -> int:
+    """Matches notifications first to last. `groups` is 0, or how many groups there are if they are asked for. Returns
+    the first notification whose matches did not fit into `out`, else `last`."""
     s.control[WRITTEN] = offsets[first]
     s.control[FULL] = 0
     s.control[VERSION] = version
@@ -442,10 +463,11 @@ def _match_all(
 
 @kernel
 def match_entries(
-    tables: Handles, living: Handles, room: Handles, b: Entries, names: int, version: int, groups: int, first: int,
-    last: int, out: Ints, offsets: Ints
+    tables: Handles, columns: Handles, workspace: Handles, b: Entries, names: int, version: int, groups: int,
+    first: int, last: int, out: Ints, offsets: Ints
 ) -> int:
-    x, s, v = tables_at(tables, 0), scratch_at(room, 0), living_at(living, 0)
+    """Looks up the names of the batch in the index, then matches as `_match_all`."""
+    x, s, v = tables_at(tables, 0), scratch_at(workspace, 0), columns_at(columns, 0)
     for name in range(names):
         b.attribute_of[name] = find_attribute(
             b.buffer, b.names[name, 0], b.names[name, 1], x.attribute_slots, x.attributes, x.blob
@@ -455,13 +477,14 @@ def match_entries(
 
 @kernel
 def match_batch(
-    tables: Handles, living: Handles, room: Handles, starts: Ints, name_of: Ints, type_of: Ints, key_of: Ints,
+    tables: Handles, columns: Handles, workspace: Handles, starts: Ints, name_of: Ints, type_of: Ints, key_of: Ints,
     place_of: Ints, names: Ints, buffer: Bytes, attribute_of: Ints, text: Bytes, version: int, groups: int,
     first: int, last: int, out: Ints, offsets: Ints
 ) -> int:
-    """Numbers (or groups, if asked for) that match notifications first to last; the first that found no room.
+    """Writes the numbers (or the groups, if asked for) that match notifications first to last. Returns the first
+    notification whose matches did not fit into `out`, else `last`.
 
-    The arrays come one by one: numba unpacks a tuple of arrays three times more slowly than arguments.
+    The arrays of the batch are single arguments: numba takes three times as long to unpack a tuple of arrays.
     """
     b = Entries(starts, name_of, type_of, key_of, place_of, names, buffer, attribute_of, text)
-    return match_entries(tables, living, room, b, len(names), version, groups, first, last, out, offsets)
+    return match_entries(tables, columns, workspace, b, len(names), version, groups, first, last, out, offsets)
