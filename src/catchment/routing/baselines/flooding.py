@@ -80,9 +80,9 @@ class FloodingCore:
             return []
         self._matched += len(fresh)
         outgoing = tuple(map(onward, fresh))
-        others = [neighbor for neighbor in sorted(self._neighbors) if neighbor != source]
+        receivers = [neighbor for neighbor in sorted(self._neighbors) if neighbor != source]
         due = self.clients.due([routed.notification for routed in fresh], now)
-        return due + [Forward(neighbor, outgoing) for neighbor in others]
+        return due + [Forward(neighbor, outgoing) for neighbor in receivers]
 
     # --- looking in ---
 

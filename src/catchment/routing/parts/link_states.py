@@ -62,8 +62,8 @@ class LinkStates:
         """A link has come up."""
         actions = self._restated({**self.costs, neighbor: cost}, now)
         # The neighbor's network may never have heard of the brokers on this side. Our own record went out above.
-        others = [self._records[origin] for origin in sorted(self._records) if origin != self.name]
-        return actions + [Send(neighbor, record) for record in others]
+        records = [self._records[origin] for origin in sorted(self._records) if origin != self.name]
+        return actions + [Send(neighbor, record) for record in records]
 
     def down(self, neighbor: Neighbor, now: Time) -> list[Action]:
         """A link has gone down."""

@@ -67,10 +67,11 @@ class Graph:
         for predecessor in above:
             self.below[predecessor].remove(node)
         for successor in below:
-            others = self.above[successor]
-            others.remove(node)
-            cut_off = self._leading_nowhere(above, others)
-            others |= cut_off
+            predecessors = self.above[successor]
+            predecessors.remove(node)
+            cut_off = self._leading_nowhere(above, predecessors)
+            # In place: this is the set that the graph keeps.
+            predecessors |= cut_off
             for predecessor in cut_off:
                 self.below[predecessor].add(successor)
         self._note_near(node, *below)

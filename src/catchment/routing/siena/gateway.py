@@ -320,8 +320,11 @@ class HybridCore:
     def inspect(self) -> Inspection:
         """The tables of hub and ports, without those for one another: these repeat filters that other tables have."""
         inspections = [part.inspect() for part in self._parts]
-        tables = [table for each in inspections for table in each.tables if not table.holder.startswith(INNER)]
-        work = Work(sum(each.work.matched for each in inspections), sum(each.work.compared for each in inspections))
+        tables = [
+            table for inspection in inspections for table in inspection.tables if not table.holder.startswith(INNER)
+        ]
+        works = [inspection.work for inspection in inspections]
+        work = Work(sum(work.matched for work in works), sum(work.compared for work in works))
         return Inspection(tuple(sorted(tables)), work)
 
     def leftovers(self) -> list[str]:

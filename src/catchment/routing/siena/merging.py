@@ -173,8 +173,8 @@ class Merged(Generic[K]):
         said = filter
         # Merging goes on as long as another group fits: a wider filter may fit to groups that the narrower did not.
         while (merge := self._mergeable(members, said)) is not None:
-            said, other = merge
-            members.update(self._taken(other, before, entered))
+            said, group = merge
+            members.update(self._taken(group, before, entered))
         # The invariant: no filter that is said covers another.
         for covered in self._poset.covered(said):
             members.update(self._taken(covered, before, entered))
