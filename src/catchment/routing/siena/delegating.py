@@ -253,7 +253,7 @@ class DelegatingCore(OfferingCore[DelegatingMessage]):
             users.endings = [(ending, first) for ending, first in users.endings if ending.neighbor != neighbor]
         for need in list(self._needs.values()):
             runs = tuple(run for run in need.runs if run.neighbor != neighbor)
-            # A need that has lost a run must be stated again, though `_redelegated` may find just these runs.
+            # A need with fewer runs must be stated again, even if `_redelegated` then chooses exactly these.
             need.runs, need.is_stated = runs, need.is_stated and runs == need.runs
             if neighbor in need.delegators:
                 del need.delegators[neighbor]

@@ -11,9 +11,9 @@ it *was told* (that were announced to it), and the filters that are *wanted* for
 
 Here the same is kept the other way round, for each neighbor. A filter f is *eligible* for a neighbor N if somebody
 other than N holds f, and `may_tell(f, N)` allows it. (In an acyclic network, NST(f) is N alone if N is the only
-subscriber of f, and empty otherwise.) The filters wanted for N are exactly the *roots among the filters that are
-eligible for N*: those that no other eligible filter covers. So a change of one filter affects only filters that it
-covers or that cover it. What a neighbor must hear is the difference between what is wanted for it and what it was told.
+subscriber of f.) The filters wanted for N are exactly the *roots among the filters that are eligible for N*: those that
+no other eligible filter covers. So a change of one filter affects only filters that it covers or that cover it. What a
+neighbor must hear is the difference between what is wanted for it and what it was told.
 
 subscribe    No subscriber X holds two filters of which one covers the other. If X holds a filter that covers the new
              one, the new one changes nothing and is not entered. Otherwise X holds the new one, and no longer those

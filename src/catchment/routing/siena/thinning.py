@@ -16,8 +16,9 @@ opens none cannot matter: it is neither held nor sent. When a chain is complete,
 no longer held. The other chains stay open: the monitor downstream may be in any of them.
 
 Chains of one length differ only in when their first and their last notification were published. So the thinner does not
-keep each chain, but for each length three times: the earliest and the latest last publication, and the latest first
-publication. This can err only to one side: the thinner may send what cannot matter.
+keep each chain. It keeps for each length when the last notification of a chain was published, at the earliest and at
+the latest, and when the first one was published, at the latest. This can err only to one side: the thinner may send
+what cannot matter.
 
 within    A chain that began longer ago than `within` is not extended. Held notifications are dropped when a
           notification for the first filter was published later than all of them by more than `within`: every wait that
