@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catchment.model.filter import Filter
-from catchment.routing import poset_cells
 from catchment.routing.poset import Poset
+from catchment.routing.poset import cells as poset_cells
 from catchment.routing.poset.cells import ROOT_CELL, SHORT_MAX, Cell, Cells, cell_around
 
 POSITIONS = (0, 1, 5)

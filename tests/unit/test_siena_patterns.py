@@ -279,6 +279,20 @@ def test_a_withdrawal_waits_for_what_was_withdrawn_a_moment_ago():
     assert core.on_message(Part(S1, last, True), FIVE, 0) == [Send(ONE, Part(S1, last, True))]
 
 
+def test_a_pattern_with_the_same_part_twice_is_answered_once():
+    core = server_two(FIVE, FIVE)
+    third = Filter("string alarm = 'other'")
+    core.on_message(Advertised((), (Advertisement("string alarm = 'other'"),)), FOUR, 0)
+    twice = Pattern.of(F, G, third, F, G)
+    core.on_message(Delegated(announced=(twice,)), ONE, 0)
+    assert core.delegated_to(FIVE) == (S1,)
+    core.on_message(Delegated(withdrawn=(twice,)), ONE, 0)
+    f = failed(1, 1)
+    last = core.on_message(Part(S1, (held(f, 0),), True), FIVE, 0)
+    assert last == [Send(ONE, Part(twice, (held(f, 0, 3),), True))]
+    assert list(core.kept_for_patterns()) == []
+
+
 def test_a_withdrawal_does_not_wait_for_a_link_that_is_down():
     core = server_two(FIVE, FIVE)
     core.on_message(Delegated(announced=(S1,)), ONE, 0)

@@ -1,4 +1,4 @@
-"""A broker without its sockets: what performs the actions of a routing core. Pure, as the core is."""
+"""A broker without its sockets: it performs the actions of a routing core. It is pure, like the core."""
 
 from catchment.node.node import Node
 from catchment.node.outlets import ClientOutlet, LinkOutlet

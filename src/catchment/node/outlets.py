@@ -1,4 +1,7 @@
-"""The sending side of a connection, as a node sees it. Each host has its own: frames on a socket, a simulated link."""
+"""Outlets: the sending side of a connection, as a node sees it.
+
+Each host implements its own outlets: the live broker writes frames to a socket, the simulator has simulated links.
+"""
 
 from __future__ import annotations
 
@@ -9,44 +12,44 @@ from catchment.routing.messages import BrokerMessage, Deliver, DeliverSequence, 
 
 
 class ClientOutlet(Protocol):
-    """To a client."""
+    """The outlet to a client."""
 
     def deliver(self, delivery: Deliver) -> None:
-        """LimitError if it is too long to be sent."""
+        """Sends a delivery; LimitError if it is too long to be sent."""
         ...
 
     def deliver_sequence(self, delivery: DeliverSequence) -> None:
-        """LimitError if it is too long to be sent."""
+        """Sends a delivery; LimitError if it is too long to be sent."""
         ...
 
     def tell_lost(self, identity: str, count: int) -> None:
-        """So many notifications for the identity were dropped."""
+        """Tells the client that the broker has dropped `count` deliveries to the identity."""
         ...
 
     def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
-        """The answer to a request or publication: it is accepted if nothing is refused."""
+        """Answers the request or publication with this number. Without refusals the answer says that it is accepted."""
         ...
 
     def is_behind(self) -> bool:
-        """Whether so much waits to be sent that the client loses what comes now."""
+        """Whether so much waits to be sent to the client that the broker must drop the next delivery."""
         ...
 
     def end(self, reason: str) -> None:
-        """Says goodbye and closes."""
+        """Tells the client the reason and closes the connection."""
         ...
 
 
 class LinkOutlet(Protocol):
-    """To a neighbor."""
+    """The outlet to a neighbor."""
 
     def send(self, message: BrokerMessage) -> None:
-        """LimitError if it is too long to be sent."""
+        """Sends a message; LimitError if it is too long to be sent."""
         ...
 
     def forward(self, batch: Sequence[Routed], is_relayed: bool) -> int:
-        """Sends notifications, in order; in how many messages."""
+        """Sends notifications, in order. Returns in how many messages it has sent them."""
         ...
 
     def end(self, reason: str) -> None:
-        """Says goodbye and closes."""
+        """Tells the neighbor the reason and closes the link."""
         ...

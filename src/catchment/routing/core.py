@@ -1,23 +1,24 @@
 """The seam between a routing core and the host that runs it.
 
-A core is a pure state machine: a message in, a list of actions out. It has no sockets, no clock, no randomness and
-never asks who runs it, so that what the simulator shows is evidence about the live broker.
+A core is a pure state machine: a message goes in, a list of actions comes out. It has no sockets, no clock, no
+randomness, and it never asks which host runs it. So what the simulator shows is evidence about the live broker.
 
 What a host promises:
 
 - It performs the actions in the order of the list.
-- A link, while it is up, carries what is sent over it in order, each once. Where that cannot be kept, the link goes
-  down (`LinkDown`) and comes up again (`LinkUp`), and both ends have forgotten what they said to each other.
-- A neighbor says only what the routing system knows: its messages, and its header on notifications.
+- While a link is up, it carries each message once, in order. If a link cannot do that, the host takes it down
+  (`LinkDown`) and up again (`LinkUp`); then both ends have forgotten what they said to each other.
+- A neighbor says only what the routing system knows: the messages of that system, and notifications with its header.
 - `now` never goes back.
 
 What a core promises:
 
-- The same messages in the same order give the same actions: sets are sorted before anything is emitted.
-- It never raises for what a client or a neighbor says: a client is refused (`Refuse`), a neighbor that contradicts
-  itself is refused too, and the host ends that link.
-- After each message it is whole: there is no call in which it waits.
-- It can be looked into: `inspect`, `leftovers`. Status pages, metrics, measures and checkers ask nothing else.
+- The same messages in the same order give the same actions. A core sorts a set before it makes actions from it.
+- It never raises an exception because of what a client or a neighbor says. It refuses (`Refuse`) a request of a client
+  that it cannot do. It also refuses a neighbor that contradicts itself, and the host ends that link.
+- After each message its state is complete: no call waits for another call.
+- It answers questions about itself: `inspect`, `leftovers`. Status pages, metrics, measures and checkers ask only
+  those.
 """
 
 from __future__ import annotations
@@ -35,14 +36,13 @@ if TYPE_CHECKING:
 
 M_contra = TypeVar("M_contra", bound=BrokerMessage, contravariant=True)
 
-# The table of a broker's own clients.
+# The holder of the table of a broker's own clients.
 CLIENTS_TABLE: Final = "clients"
 
 
 class Table(Struct, frozen=True, order=True):
-    """Filters that a broker holds for somebody: its own clients together, a neighbor, or another broker.
-
-    `bytes` is the length of their texts, as the wire sends them."""
+    """How many filters a broker holds for `holder`: for all its own clients together, for a neighbor, or for another
+    broker. `bytes` is the length of the texts of these filters, as the wire sends them."""
 
     holder: str
     filters: int
@@ -50,16 +50,18 @@ class Table(Struct, frozen=True, order=True):
 
 
 class Work(Struct, frozen=True):
-    """What a core has done since its start, counted: it depends on messages alone, never on the machine."""
+    """What a core has done since its start. The counts depend only on the messages, never on the speed of the
+    machine."""
 
-    # Notifications whose content was looked at here.
+    # Notifications whose content this core has looked at.
     matched: int = 0
-    # Pairs of filters that were compared by covering because an index left them in doubt.
+    # Pairs of filters that the core compared with `covers`, because the index of the poset could not decide.
     compared: int = 0
 
 
 class KnownBroker(Struct, frozen=True):
-    """A broker of the network, as far as this one knows: its links with their costs, by name."""
+    """What this broker knows of a broker of the network. `links` has the names of its neighbors, each with the cost of
+    the link."""
 
     name: str
     is_reached: bool
@@ -67,12 +69,12 @@ class KnownBroker(Struct, frozen=True):
 
 
 class Inspection(Struct, frozen=True):
-    """What a core says of itself."""
+    """What a core says about itself."""
 
-    # One for each holder that has filters here, sorted by name.
+    # One table for each holder that has filters here, sorted by name.
     tables: tuple[Table, ...]
     work: Work = Work()
-    # Where brokers know the network: all that this one has heard of.
+    # All brokers that this one has heard of. None if brokers of this routing system know only their neighbors.
     brokers: tuple[KnownBroker, ...] | None = None
 
     @property
@@ -85,11 +87,11 @@ class Inspection(Struct, frozen=True):
 
 
 class RoutingCore(Protocol[M_contra]):
-    """`M_contra` is what the brokers of its routing system say to each other."""
+    """A broker's part of a routing system. `M_contra` is the union of the messages that its brokers send each other."""
 
     @property
     def clients(self) -> ClientSide:
-        """The broker's own clients: what they want, and what they are due."""
+        """The broker's own clients: what they want, and what is to be delivered to them."""
         ...
 
     def on_message(
@@ -97,15 +99,17 @@ class RoutingCore(Protocol[M_contra]):
     ) -> list[Action]: ...
 
     def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]:
-        """All that one read brought: one call of the matcher for the batch."""
+        """Takes all notifications that one read of a connection brought, so that one call of the matcher serves the
+        whole batch."""
         ...
 
     def matchers(self) -> Sequence[RecallingMatcher[Any]]:
-        """The matchers that notifications go through here. A host may prepare them when it has time."""
+        """The matchers that notifications go through in this core. A host may call their `prepare` when it has time."""
         ...
 
     def inspect(self) -> Inspection: ...
 
     def leftovers(self) -> list[str]:
-        """What this core still holds, as text, that it should not hold when no client wants or offers anything."""
+        """Texts that describe what this core still keeps for subscriptions and advertisements. When no client of the
+        network wants or offers anything, the list must be empty."""
         ...

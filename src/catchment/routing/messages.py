@@ -1,16 +1,18 @@
-"""What every routing system shares: interfaces, what clients ask, what a host tells a core, and the actions of a core.
+"""What every routing system shares: interfaces, requests of clients, what a host tells a core, the actions of a core.
 
-Frozen values: a message may be kept, compared, sent to several interfaces, and encoded as it is. A core answers with
-actions (`core.py`); it never sends by itself. What goes with every notification is left to reference counting alone
-(`gc=False`): it cannot be part of a cycle.
+All of these are frozen values: a message may be kept, compared, sent to several interfaces, and encoded as it is. A
+core answers a message with actions (`core.py`); it never sends anything itself.
+
+The structs that exist once for each notification have `gc=False`: they cannot be part of a reference cycle, so Python's
+cycle collector need not look at them.
 
     client to broker    ClientRequest: Subscribe, Unsubscribe, Cancel, Advertise, Unadvertise, MapIdentity, Suspend,
                         Resume
     host to core        HostMessage: LinkUp, LinkDown, ClientUp, ClientDown, TimerFired
     broker to broker    BrokerMessage: each routing system defines its own, in its package
 
-Notifications are no messages: they come and go in batches (`RoutingCore.on_notifications`, `Forward`). On its way
-between brokers a notification carries the header of the routing system.
+A notification is not a message. Notifications come and go in batches (`RoutingCore.on_notifications`, `Forward`). On
+its way between brokers a notification carries the header of the routing system.
 """
 
 from __future__ import annotations
@@ -27,17 +29,17 @@ from catchment.model.cesql import Cesql
 from catchment.model.filter import Advertisement, Filter, Pattern
 from catchment.model.notification import Notification
 
-# Microseconds. Of the epoch in a live network, of the run in a simulation: a core only compares and adds.
+# Microseconds: since 1970 in a live network, since the start of the run in a simulation. A core only compares and adds.
 Time = int
 if TYPE_CHECKING:
     Wanted = Filter | Pattern | Cesql
 else:
 
     class Wanted(ABC):  # noqa: B024 (registered for, not derived from)
-        """What may be subscribed to. One class at run time, because that is what the wire decodes into."""
+        """What a client may subscribe to. At run time this is a class, not a union: the wire decodes into a class."""
 
-    for _kind in (Filter, Pattern, Cesql):
-        Wanted.register(_kind)
+    for _wanted_type in (Filter, Pattern, Cesql):
+        Wanted.register(_wanted_type)
 
 SECOND: Final = 1_000_000
 
@@ -64,7 +66,7 @@ class Client(Struct, frozen=True, order=True, gc=False):
 
 
 class Host(Struct, frozen=True):
-    """The host itself, which has fired a timer."""
+    """The host itself: the source of `TimerFired`."""
 
 
 Interface = Neighbor | Client | Host
@@ -72,14 +74,15 @@ HOST: Final = Host()
 
 
 class Said(Struct, frozen=True, array_like=True, tag=True):
-    """What travels between processes: as an array that begins with its name (`wire/`)."""
+    """The base of all messages between processes. The wire encodes one as an array that begins with its class name."""
 
 
 # --- client to broker ---------------------------------------------------------------------------
 
 
 class Subscribe(Said, frozen=True):
-    """The identity wants what matches; `id` names the subscription in deliveries and is unique to the identity."""
+    """The identity wants all notifications that match `wanted`. `id` names the subscription in deliveries; no two
+    subscriptions of one identity have the same id."""
 
     identity: str
     id: str
@@ -87,45 +90,49 @@ class Subscribe(Said, frozen=True):
 
 
 class Unsubscribe(Said, frozen=True):
-    """Cancels the identity's subscriptions that are covered by this (SIENA §3.8)."""
+    """Cancels all subscriptions of the identity that `wanted` covers (SIENA §3.8)."""
 
     identity: str
     wanted: Wanted
 
 
 class Cancel(Said, frozen=True):
-    """Cancels one subscription."""
+    """Cancels the one subscription that has this id."""
 
     identity: str
     id: str
 
 
 class Advertise(Said, frozen=True):
+    """The identity may publish all notifications that match the advertisement."""
+
     identity: str
     advertisement: Advertisement
 
 
 class Unadvertise(Said, frozen=True):
-    """Cancels the identity's advertisements that are covered by this."""
+    """Cancels all advertisements of the identity that this one covers."""
 
     identity: str
     advertisement: Advertisement
 
 
 class MapIdentity(Said, frozen=True):
-    """Deliveries for the identity go to this client from now on."""
+    """From now on, deliveries for the identity go to the client named `handler`."""
 
     identity: str
     handler: str
 
 
 class Suspend(Said, frozen=True):
-    """What the identity is due waits, in bounds, until it resumes."""
+    """The broker keeps deliveries for the identity until it resumes. How many it keeps is bounded."""
 
     identity: str
 
 
 class Resume(Said, frozen=True):
+    """Ends `Suspend`: the broker delivers what has waited."""
+
     identity: str
 
 
@@ -143,28 +150,30 @@ class BrokerMessage(Said, frozen=True):
 
 
 class LinkUp(Struct, frozen=True):
-    """The neighbor can be reached, and knows nothing of what was said to it before."""
+    """The link to the neighbor works. The neighbor has forgotten everything that this broker told it before."""
 
     cost: int = 1
 
 
 class LinkDown(Struct, frozen=True):
-    """The neighbor cannot be reached; what was under way to it may be lost."""
+    """The link to the neighbor has failed. Messages that were under way may be lost."""
 
 
 class ClientUp(Struct, frozen=True):
-    """A client has connected. `seen` is, for each source, the last `$seq` that this identity was delivered, by this
-    broker or by another: what it has had is not delivered again."""
+    """A client has connected. `seen` has, for each source, the last `$seq` that the identity has received, from this
+    broker or from another. The broker does not deliver those notifications again."""
 
     identity: str
     seen: Mapping[str, int] = {}
 
 
 class ClientDown(Struct, frozen=True):
-    """A client has gone, and what its identities wanted with it."""
+    """A client has gone. The subscriptions and advertisements of its identities end."""
 
 
 class TimerFired(Struct, frozen=True):
+    """The time of a timer that the core set (`SetTimer`) has come."""
+
     name: str
 
 
@@ -176,11 +185,11 @@ Message = ClientRequest | HostMessage | BrokerMessage
 
 
 class Header(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
-    """What a routing system writes on a notification. A system that needs more than this derives its own, without
-    defaults: so a header of another system has the wrong length, and is refused.
+    """What a routing system writes on a notification. A system that needs more fields derives its own header. The
+    fields have no defaults: so the header of another system has the wrong length, and the wire refuses it.
 
-    `hops` is the number of links that the notification has come. Every system counts it: loops end by it, and
-    simulations measure it."""
+    `hops` is the number of links that the notification has crossed. Every system counts hops: a core drops what has
+    crossed too many, which ends loops, and simulations measure hops."""
 
     hops: int
 
@@ -197,13 +206,13 @@ class Routed(Struct, frozen=True, gc=False):
 
 
 def onward(routed: Routed) -> Routed:
-    """The same one link further, for systems that need no header of their own."""
+    """The notification as it is sent over the next link, for systems that have no header of their own."""
     return Routed(routed.notification, _further(routed.header.hops))
 
 
 @lru_cache(256)
 def _further(hops: int) -> Header:
-    # Nearly all notifications come a few links: their headers are shared.
+    # Few different numbers of hops occur, so notifications share a few header objects.
     return Header(hops + 1)
 
 
@@ -211,13 +220,15 @@ def _further(hops: int) -> Header:
 
 
 class Send(Struct, frozen=True):
+    """A message to a neighbor."""
+
     interface: Neighbor
     message: BrokerMessage
 
 
 class Forward(Struct, frozen=True, gc=False):
-    """Notifications to a neighbor, in order. With `is_relayed` this broker only passes them on: it has not looked at
-    what they say, so measures count a link but no hop between brokers that handle them."""
+    """Notifications to a neighbor, in order. With `is_relayed` this broker has only passed them on, without looking at
+    their content. Measures then count a link, but not a broker that handled the notification."""
 
     interface: Neighbor
     batch: tuple[Routed, ...]
@@ -225,7 +236,7 @@ class Forward(Struct, frozen=True, gc=False):
 
 
 class Deliver(Struct, frozen=True, gc=False):
-    """A notification to a client, with the identity's subscriptions that it matches, sorted."""
+    """A notification to a client, with the ids of the identity's subscriptions that it matches, sorted."""
 
     client: Client
     identity: str
@@ -234,7 +245,7 @@ class Deliver(Struct, frozen=True, gc=False):
 
 
 class DeliverSequence(Struct, frozen=True, gc=False):
-    """A sequence that completes a pattern."""
+    """A sequence of notifications that matches a pattern, to a client."""
 
     client: Client
     identity: str
@@ -243,7 +254,7 @@ class DeliverSequence(Struct, frozen=True, gc=False):
 
 
 class Missed(Struct, frozen=True):
-    """So many notifications for the identity were dropped because what waits for it is bounded."""
+    """The core has dropped `count` deliveries to the identity, because a core keeps only so much for one identity."""
 
     client: Client
     identity: str
@@ -251,15 +262,15 @@ class Missed(Struct, frozen=True):
 
 
 class Keep(Struct, frozen=True, gc=False):
-    """The broker keeps a notification that somebody wants: it waits for a suspended identity, or is the beginning of
-    a sequence that is not complete. A host only counts it: such an arrival is not unwanted."""
+    """The broker keeps a notification that somebody wants: for a suspended identity, or as the beginning of a sequence
+    that is not complete. The host does nothing, but does not count the notification as unwanted."""
 
     notification: Notification
 
 
 class SetTimer(Struct, frozen=True):
-    """Replaces a timer of the same name. A timer that `is_idle` (refresh, expiry) belongs to a network at rest: a
-    network is quiescent when only idle timers are left."""
+    """Sets a timer; it replaces the timer of the same name. An idle timer (refresh, expiry) keeps running in a network
+    at rest: a network is quiescent when only idle timers are left."""
 
     name: str
     at: Time
@@ -267,7 +278,8 @@ class SetTimer(Struct, frozen=True):
 
 
 class Refuse(Struct, frozen=True):
-    """What the source asked for cannot be done, and why; of notifications, which one."""
+    """The core does not do what the source asked for; `error` says why. If the source published several notifications,
+    `notification` is the one that is refused."""
 
     source: Interface
     error: CatchmentError

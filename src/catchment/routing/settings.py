@@ -1,4 +1,4 @@
-"""What a routing system may be told about a broker: each has a struct of its own, derived from this."""
+"""The settings that a broker is given for its routing system: each system derives its own struct from this."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from msgspec import Struct
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
-    """No settings at all."""
+    """No settings: what systems use that need none."""

@@ -1,8 +1,9 @@
-"""The registry of routing systems: name, settings, how to make a core, what its brokers say, its header.
+"""The registry of routing systems: name, settings, how to make a core, the messages between its brokers, its header.
 
-Configuration, wire, conformance suite, live suite, scenarios, `--help` and the documentation read this; none of them
-has a list of systems of its own. A new system is a package here, an entry in this registry, and an entry that tells
-the conformance suite its networks and ideal tables (`sim/conformance/entries.py`).
+The configuration, the wire, the conformance suite, the live suite, scenarios, `--help` and the documentation read this
+registry; none of them has its own list of systems. To add a system, write a package beside this file, an entry in this
+registry, and an entry that tells the conformance suite its networks and ideal tables
+(`sim/conformance/entries.py`).
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ S = TypeVar("S", bound=Settings)
 class RoutingSystem(Generic[S]):
     """A routing system.
 
-    `messages` are all that its brokers say to each other; a neighbor that says anything else loses its link.
-    `header` is what they write on notifications."""
+    `messages` are the classes of all messages that its brokers send each other. A neighbor that sends anything else
+    loses its link. `header` is the class of the header that its brokers write on notifications."""
 
     name: str
     # One sentence, for `--help` and the documentation.
@@ -59,7 +60,8 @@ class RoutingSystem(Generic[S]):
     header: type[Header] = Header
 
     def settings_of(self, given: Mapping[str, Any]) -> S:
-        """Settings as they are written in a file; InputError says what is wrong with them."""
+        """The settings struct, made from settings as they are written in a file. InputError says what is wrong with
+        them."""
         try:
             return convert(given, self.settings)
         except ValidationError as problem:
@@ -67,7 +69,7 @@ class RoutingSystem(Generic[S]):
             raise InputError(f"settings of {self.name}: {problem}; it has {known}") from None
 
     def core(self, name: str, given: Mapping[str, Any] | None = None) -> RoutingCore[Any]:
-        """The core of a broker, with settings as they are written in a file."""
+        """The core of the broker `name`, with settings as they are written in a file."""
         return self.make(name, self.settings_of(given or {}))
 
 
@@ -144,7 +146,7 @@ SYSTEMS: Final[dict[str, RoutingSystem[Any]]] = {system.name: system for system 
 
 
 def system_named(name: str) -> RoutingSystem[Any]:
-    """InputError if there is none."""
+    """The routing system with that name; InputError if there is none."""
     if name not in SYSTEMS:
         raise InputError(f"there is no routing system {shown(name)}: use one of {', '.join(SYSTEMS)}")
     return SYSTEMS[name]
@@ -152,7 +154,7 @@ def system_named(name: str) -> RoutingSystem[Any]:
 
 @contextmanager
 def added(system: RoutingSystem[Any]) -> Iterator[None]:
-    """A system of somebody else's, for as long as that lasts."""
+    """Adds a routing system from outside this package to the registry, for as long as the `with` block runs."""
     assert system.name not in SYSTEMS, f"there is a system {system.name} already"
     SYSTEMS[system.name] = system
     try:

@@ -1,1 +1,1 @@
-"""What routing systems are compared with, behind the same interface: flooding, and one central broker."""
+"""Baselines: what routing systems are compared with, behind the same seam. Flooding, and one central broker."""

@@ -1,21 +1,22 @@
-"""One broker, the center, has all subscriptions: SIENA's *ce*, a single server (§6.2).
+"""One broker, the *center*, has all subscriptions: SIENA's *ce*, a single server (§6.2).
 
-Other brokers relay between it and their clients: each request goes to the center as it is, without reduction; each
-notification goes to the center, is matched there, and comes back as a copy for each client that wants it. That is what
-a server costs whose clients speak to it directly.
+The other brokers relay between the center and their clients. Each request goes to the center as it is, without
+reduction by covering. Each notification goes to the center, which matches it and sends back a copy for each client that
+wants it. That costs as much as a server whose clients speak to it directly.
 
-State: link states (`parts/link_states.py`), whose shortest-path tree of the center is the way up and down; the local
-clients; at the center, the subscriptions of all brokers' clients. The center decides who gets a copy; the client's
-broker keeps order, holds what waits and watches patterns, as with every core.
+State: link states (`parts/link_states.py`): the shortest-path tree of the center is the way up and down; the local
+clients; and, at the center, the subscriptions of the clients of all brokers. The center decides who gets a copy. The
+client's broker keeps the order, keeps deliveries for suspended identities and watches patterns, as with every core.
 
-client's request   done here, then what it changed is registered: carried up to the center.
-Registration       at the center, entered if it follows the last of its origin; elsewhere relayed up. What does not
-                   follow is left: something before it was lost on a link that failed, and will be stated anew.
-Links, LinkUp, …   if our path to the center has changed, or the links of a broker on it: all that our clients want
-                   is registered anew, since what was under way on the path may be lost, or the center new. A link
-                   state is flooded before what is sent because of it, so each relay knows at least what we know,
-                   and what we state after the last change arrives.
-notifications      up to the center; a copy down to its addressee. Without a path they are lost.
+client's request   The broker does it, then *registers* what it changed: sends it up to the center.
+Registration       The center enters it, if it follows the last one of its origin; a broker on the way relays it up. If
+                   it does not follow, the center ignores it: a registration before it was lost on a link that failed,
+                   and the origin will register everything again.
+Links, LinkUp, …   If our path to the center has changed, or the links of a broker on it have, the broker registers
+                   everything again that its clients want: registrations that were under way may be lost, or the center
+                   may have lost its memory. A link state is flooded before anything that is sent because of it, so
+                   each relay knows at least what we know. So what we register after the last change arrives.
+notifications      go up to the center; copies go down to their addressees. Where there is no path, they are lost.
 """
 
 from __future__ import annotations
@@ -59,8 +60,9 @@ from catchment.routing.settings import Settings
 
 
 class Registration(BrokerMessage, frozen=True):
-    """What the clients of `origin` have asked for, carried to the center: all that stands if it `is_whole`, else what
-    follows the registration with a `seq` of one less and the same `links_seq`, the number of the origin's links."""
+    """Requests of the clients of `origin`, on the way to the center. If it `is_whole`, it has all subscriptions of
+    these clients. Otherwise it has what has changed since the registration with the same `links_seq` and a `seq` that
+    is one less. `links_seq` is the number of the origin's last record of links."""
 
     origin: str
     links_seq: int
@@ -73,13 +75,13 @@ CentralizedMessage = Links | Registration
 
 
 class CentralizedSettings(Settings, frozen=True):
-    """`center` is the name of the broker that matches everything."""
+    """`center` is the name of the broker that matches all notifications."""
 
     center: str
 
 
 class AddressedHeader(Header, frozen=True, gc=False):
-    """`addressee` is the client that a copy is for, as its broker and identity; None on the way to the center."""
+    """`addressee` says whom a copy is for, as broker and identity. It is None on the way to the center."""
 
     addressee: tuple[str, str] | None
 
@@ -89,7 +91,7 @@ def centralized_core(name: str, settings: CentralizedSettings) -> CentralizedCor
 
 
 class CentralizedCore:
-    """A broker that relays to `center`, or is it."""
+    """A broker that relays to `center`, or that is the center itself."""
 
     def __init__(self, name: str, center: str) -> None:
         self.name = name
@@ -97,7 +99,7 @@ class CentralizedCore:
         self.clients = ClientSide()
         self.registry = Registry()
         self._links = LinkStates(name)
-        # What was registered, by identity, and the number of that.
+        # The subscriptions that were registered, by identity, and the number of our last registration.
         self._registered: dict[str, dict[str, Wanted]] = {}
         self._seq = 0
         self._matched = 0
@@ -129,7 +131,7 @@ class CentralizedCore:
     def _on_neighbor(
         self, message: LinkUp | LinkDown | CentralizedMessage, source: Neighbor, now: Time
     ) -> list[Action]:
-        before, version = self._path(), self._links.version
+        path_before, version = self._path(), self._links.version
         match message:
             case LinkUp():
                 actions, changed = self._links.up(source, message.cost, now), self.name
@@ -141,33 +143,38 @@ class CentralizedCore:
                 return self._carried(message)
             case _:
                 assert_never(message)
-        if self._links.version > version and (changed in before or self._path() != before):
+        # Also when the path is the same but a broker on it has new links: a link may have failed and come back, and
+        # what was under way on it is lost.
+        if self._links.version > version and (changed in path_before or self._path() != path_before):
+            # After the link states, which `actions` has already: see above.
             actions += self._register_all()
         return actions
 
     # --- the way to the center ---
 
     def _path(self) -> tuple[str, ...]:
-        """The brokers from here to the center, both among them; none if it cannot be reached."""
-        parents, found = self._links.tree(self.center), []
+        """The brokers from here to the center, including both ends; empty if the center cannot be reached."""
+        parents, path = self._links.tree(self.center), []
         here: str | None = self.name if self.name in parents else None
         while here is not None:
-            found.append(here)
+            path.append(here)
             here = parents[here]
-        return tuple(found)
+        return tuple(path)
 
     def _up(self) -> Neighbor | None:
+        """The neighbor on the way to the center; None if there is no way, or this broker is the center."""
         parent = self._links.tree(self.center).get(self.name)
         return None if parent is None else Neighbor(parent)
 
     def _down(self, broker: str) -> Neighbor | None:
+        """The neighbor on the way from the center to a broker; None if the way does not go through this broker."""
         hop = self._links.hops_from(self.center).get(broker)
         return None if hop is None else Neighbor(hop)
 
     # --- requests ---
 
     def _register(self, identities: Iterable[str]) -> list[Action]:
-        """What has changed in what identities want."""
+        """Registers what has changed in the subscriptions of these identities."""
         requests: list[Subscribe | Cancel] = []
         for identity in identities:
             before, after = self._registered.pop(identity, {}), self.clients.subscriptions_of(identity)
@@ -178,14 +185,22 @@ class CentralizedCore:
         return self._stated(requests, is_whole=False) if requests else []
 
     def _register_all(self) -> list[Action]:
-        held = self._registered.items()
-        return self._stated([Subscribe(who, id, one) for who, some in held for id, one in some.items()], is_whole=True)
+        """Registers all subscriptions of our clients."""
+        requests = [
+            Subscribe(identity, id, wanted)
+            for identity, subscriptions in self._registered.items()
+            for id, wanted in subscriptions.items()
+        ]
+        return self._stated(requests, is_whole=True)
 
     def _stated(self, requests: Sequence[Subscribe | Cancel], is_whole: bool) -> list[Action]:
+        # After a crash `_seq` begins again from 0, but the number of our links is greater than before: the two together
+        # never go back.
         self._seq += 1
         return self._carried(Registration(self.name, self._links.seq, self._seq, is_whole, tuple(requests)))
 
     def _carried(self, registration: Registration) -> list[Action]:
+        """Takes a registration one step on: into the registry at the center, elsewhere over the link up."""
         if self.name == self.center:
             self.registry.enter(registration)
             return []
@@ -203,12 +218,12 @@ class CentralizedCore:
             if isinstance(routed.header, AddressedHeader) and routed.header.addressee is not None:
                 actions += self._on_copy(routed, now)
             elif (up := self._up()) is not None:
-                # The broker of the publisher sends it to the center; those between only pass it on.
+                # The publisher's broker sends it to the center; the brokers between them only relay it.
                 actions.append(_sent(up, routed, None, is_relayed=isinstance(source, Neighbor)))
         return actions
 
     def _on_copy(self, routed: Routed, now: Time) -> list[Action]:
-        """A copy for one client: at its broker, or on the way there."""
+        """Delivers a copy for one client if this is the client's broker; otherwise sends it on."""
         assert isinstance(routed.header, AddressedHeader)
         assert routed.header.addressee is not None
         broker, identity = routed.header.addressee
@@ -220,7 +235,7 @@ class CentralizedCore:
         return [_sent(down, routed, routed.header.addressee, is_relayed=self.name != self.center)]
 
     def _copied(self, batch: Sequence[Routed]) -> list[Routed]:
-        """At the center: for each notification a copy for each client that wants it."""
+        """At the center: the copies of a batch, one for each notification and client that wants it."""
         wanting = self.registry.wanting([routed.notification for routed in batch])
         return [
             Routed(routed.notification, AddressedHeader(routed.header.hops, addressee))
@@ -242,7 +257,8 @@ class CentralizedCore:
 
 
 def _sent(neighbor: Neighbor, routed: Routed, addressee: tuple[str, str] | None, *, is_relayed: bool) -> Forward:
-    """Each alone: copies for several clients would not come from a server in one message."""
+    """A copy over one link. Each copy is a message of its own: a server does not send copies for several clients in one
+    message."""
     header = AddressedHeader(routed.header.hops + 1, addressee)
     return Forward(neighbor, (Routed(routed.notification, header),), is_relayed)
 
@@ -252,24 +268,28 @@ class Registry:
 
     def __init__(self) -> None:
         self.matcher: RecallingMatcher[list[tuple[str, str]]] = RecallingMatcher(_addressees, by_group=True)
+        # By broker: `links_seq` and `seq` of the last registration that was entered.
         self._last: dict[str, tuple[int, int]] = {}
-        # By broker, identity and id: numbers in the matcher, one for each filter of a pattern, and bytes of the text.
+        # By broker, then by identity and id: the numbers in the matcher (a pattern has one for each filter), and the
+        # bytes of the text.
         self._subscriptions: dict[str, dict[tuple[str, str], tuple[list[int], int]]] = {}
         self._next = 0
 
     def of(self, broker: str) -> list[tuple[str, str]]:
-        """The subscriptions of a broker's clients: identity and id."""
+        """The subscriptions of a broker's clients, as identity and id, sorted."""
         return sorted(self._subscriptions.get(broker, ()))
 
     def enter(self, registration: Registration) -> None:
-        origin, this = registration.origin, (registration.links_seq, registration.seq)
+        """Enters a registration, if it is a whole one newer than the last of its origin, or a change that directly
+        follows the last. Any other is ignored: it is old, or there is a gap before it."""
+        origin, number = registration.origin, (registration.links_seq, registration.seq)
         links_seq, seq = self._last.get(origin, (0, 0))
-        if registration.is_whole and this > (links_seq, seq):
+        if registration.is_whole and number > (links_seq, seq):
             for identity, id in self.of(origin):
                 self._cancel(origin, identity, id)
-        elif registration.is_whole or this != (links_seq, seq + 1):
+        elif registration.is_whole or number != (links_seq, seq + 1):
             return
-        self._last[origin] = this
+        self._last[origin] = number
         for request in registration.requests:
             if isinstance(request, Subscribe):
                 self._subscribe(origin, request)
@@ -293,11 +313,15 @@ class Registry:
             self.matcher.remove(number)
 
     def tables(self) -> list[Table]:
-        """One for each broker that has subscriptions here."""
+        """One table for each broker whose clients have subscriptions here."""
         return [
-            Table(origin, sum(len(numbers) for numbers, _ in some.values()), sum(size for _, size in some.values()))
-            for origin, some in sorted(self._subscriptions.items())
-            if some
+            Table(
+                origin,
+                sum(len(numbers) for numbers, _ in subscriptions.values()),
+                sum(size for _, size in subscriptions.values()),
+            )
+            for origin, subscriptions in sorted(self._subscriptions.items())
+            if subscriptions
         ]
 
     def leftovers(self) -> Iterator[str]:
@@ -305,10 +329,11 @@ class Registry:
             yield from (f"subscription {id} of {identity} at {origin}" for identity, id in self.of(origin))
 
     def wanting(self, batch: Sequence[Notification]) -> list[list[tuple[str, str]]]:
-        """For each notification the clients that want it, as broker and identity."""
+        """For each notification the addressees of its copies, as broker and identity."""
         return self.matcher.found(batch)
 
 
 def _addressees(groups: Sequence[Id]) -> list[tuple[str, str]]:
-    pairs = (str(one).split("\0", 1) for one in groups)
+    # A group in the matcher is broker and identity in one string (`_subscribe`).
+    pairs = (str(group).split("\0", 1) for group in groups)
     return sorted((broker, identity) for broker, identity in pairs)

@@ -1,7 +1,8 @@
-"""Subscriptions stay at their broker, every notification goes everywhere.
+"""Flooding: subscriptions stay at their broker, and every notification goes to every broker.
 
-State: the local clients, the neighbors, and of each publisher the last number. In a network with cycles a broker
-passes on what it has not had before, by publisher and number. Brokers say nothing to each other but notifications.
+State: the local clients, the neighbors, and the last number of each publisher. In a network with cycles, a broker
+forwards only notifications that are new to it: their number is greater than the last one of their publisher. Brokers
+send each other nothing but notifications.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from catchment.routing.parts.clients import ClientSide
 from catchment.routing.parts.newest import Newest
 from catchment.routing.parts.recall import RecallingMatcher
 
-# Publishers whose last number is kept.
+# Publishers whose last number is kept. The publisher that has been silent longest is forgotten first.
 PUBLISHERS_MAX: Final = 100_000
 
 
 class FloodingCore:
-    """A broker that passes everything on."""
+    """A broker that forwards every notification to all its neighbors."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -79,9 +80,9 @@ class FloodingCore:
             return []
         self._matched += len(fresh)
         outgoing = tuple(map(onward, fresh))
-        others = [neighbor for neighbor in sorted(self._neighbors) if neighbor != source]
+        receivers = [neighbor for neighbor in sorted(self._neighbors) if neighbor != source]
         due = self.clients.due([routed.notification for routed in fresh], now)
-        return due + [Forward(neighbor, outgoing) for neighbor in others]
+        return due + [Forward(neighbor, outgoing) for neighbor in receivers]
 
     # --- looking in ---
 

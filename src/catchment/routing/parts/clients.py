@@ -1,18 +1,20 @@
-"""The client side of a broker: who its clients are, what they want, and what they are due.
+"""The client side of a broker: who its clients are, what they want, and what is to be delivered to them.
 
-State, by identity: its handler (the client that deliveries go to), its subscriptions by id, its advertisements, for
-each source the last `$seq` it was delivered, and what waits while it is suspended. One matcher holds all
-subscriptions; a pattern is one entry of it for each filter, and has a monitor (`watching.py`).
+State, for each identity: its handler (the client that deliveries go to), its subscriptions by id, its advertisements,
+the last `$seq` of each source that was delivered to it, and the deliveries that wait while it is suspended. One matcher
+has the filters of all subscriptions. A pattern has one entry in the matcher for each of its filters, and a monitor
+(`watching.py`).
 
-Every core has one of these, so that a client cannot tell which core serves it:
+Every core has a client side, so a client cannot tell which routing system serves it:
 
-- A client gets one copy of a notification, however many subscriptions match, with the ids of those that do.
-- It gets nothing twice and nothing out of a publisher's order: what is not newer than the last of its source is not
-  delivered, also when the client had that one from another broker.
-- While an identity is suspended its notifications wait, at most SUSPENDED_MAX; the oldest are dropped first and
-  counted.
+- A client gets one copy of a notification, with the ids of all its subscriptions that match.
+- A client gets nothing twice, and the notifications of one publisher in order: if a notification is not newer than the
+  last one from the same source, the client side does not deliver it. That holds too if the client got the last one
+  from another broker.
+- While an identity is suspended, deliveries to it wait, at most SUSPENDED_MAX of them. When there are more, the oldest
+  are dropped and counted.
 
-What an identity wants of the network is `filters_of`: a core forwards those.
+`filters_of` says what an identity needs from the network: a core announces those filters to other brokers.
 """
 
 from __future__ import annotations
@@ -52,21 +54,22 @@ from catchment.routing.parts.recall import RecallingMatcher
 from catchment.routing.parts.wanted import cancels, filters_for, text_bytes
 from catchment.routing.parts.watching import Completed, Watching
 
-# What waits for one suspended identity: some minutes of a busy stream, some megabytes.
+# Deliveries that wait for one suspended identity: some minutes of a busy stream, some megabytes.
 SUSPENDED_MAX: Final = 10_000
-# And their bytes: as many as a client that is connected may have waiting at a broker.
+# The bytes of these deliveries: as many as may wait for a client that is connected.
 SUSPENDED_BYTES_MAX: Final = 8 * 1_048_576
-# Subscriptions of one identity; more are better stated as fewer, wider ones.
+# Subscriptions of one identity. Who needs more should use fewer and wider filters.
 IDENTITY_SUBSCRIPTIONS_MAX: Final = 100_000
-# Advertisements of one identity: where they count, each is tried for what it publishes.
+# Advertisements of one identity: some systems compare each of them with every notification that it publishes.
 IDENTITY_ADVERTISEMENTS_MAX: Final = 1_000
-# Sources whose last `$seq` is kept for one identity, the longest silent forgotten first.
+# Sources whose last `$seq` is kept for one identity. The source that has been silent longest is forgotten first.
 SEEN_SOURCES_MAX: Final = 10_000
 
 
 @dataclass(slots=True)
 class _Due:
-    """What waits: a delivery, whose client is known only when it is made."""
+    """A delivery that waits for a suspended identity. The client is not stored: the identity may have another handler
+    when it resumes."""
 
     notifications: tuple[Notification, ...]
     subscriptions: tuple[str, ...]
@@ -79,39 +82,43 @@ class _Due:
 
 @dataclass(slots=True)
 class Identity:
-    """One identity, and the client that deliveries for it go to."""
+    """An identity at this broker. `client` is its handler."""
 
     name: str
     client: Client
     subscriptions: dict[str, Wanted] = field(default_factory=dict)
     advertisements: dict[Advertisement, None] = field(default_factory=dict)
-    # By subscription, its numbers in the matcher: one, or one for each filter of a pattern.
+    # By subscription id: its numbers in the matcher. A pattern has one number for each of its filters.
     numbers: dict[str, list[int]] = field(default_factory=dict)
     newest: Newest = field(default_factory=lambda: Newest(SEEN_SOURCES_MAX))
+    # None unless the identity is suspended.
     waiting: deque[_Due] | None = None
     waiting_bytes: int = 0
+    # Deliveries dropped while the identity is suspended; it is told when it resumes.
     missed: int = 0
 
 
-# The filters of patterns that match, by the id of the subscription; an identity with its subscriptions that match.
+# For each subscription to a pattern: its id, and the places in the pattern of the filters that match.
 _Steps = tuple[tuple[str, tuple[int, ...]], ...]
+# An identity, the ids of its filter subscriptions that match, and its pattern subscriptions of which a filter matches.
 _Interested = tuple[Identity, tuple[str, ...], _Steps]
 
 
 class ClientSide:
-    """The identities at a broker. `watching` has the monitors of their patterns."""
+    """The identities at a broker, and what they want. `watching` has the monitors of their patterns."""
 
     def __init__(self, watching: Watching | None = None) -> None:
         self.watching = Watching() if watching is None else watching
         self.matcher = RecallingMatcher(self._interested)
         self._identities: dict[str, Identity] = {}
-        # By number in the matcher: whose it is, the id of the subscription, and the place of the filter in a pattern.
+        # By number in the matcher: the identity, the id of the subscription, and, for a filter of a pattern, its place
+        # in the pattern.
         self._owners: dict[Id, tuple[Identity, str, int | None]] = {}
         self._next_number = 0
         self._subscriptions_count = 0
         self._text_bytes = 0
 
-    # --- who is there ---
+    # --- identities ---
 
     def __contains__(self, identity: str) -> bool:
         return identity in self._identities
@@ -123,12 +130,13 @@ class ClientSide:
         return len(self._identities)
 
     def client_up(self, client: Client, message: ClientUp) -> None:
+        """A client has connected: it is the handler of its identity from now on."""
         identity = self._identity(message.identity, client)
         identity.client = client
         identity.newest.merge(message.seen)
 
     def client_down(self, client: Client) -> list[str]:
-        """The identities whose handler it was: they are forgotten."""
+        """Forgets the identities whose handler the client was, with their subscriptions. Returns their names."""
         gone = [identity.name for identity in self._identities.values() if identity.client == client]
         for name in gone:
             identity = self._identities[name]
@@ -140,19 +148,21 @@ class ClientSide:
     def _identity(self, name: str, client: Client) -> Identity:
         return self._identities.setdefault(name, Identity(name, client))
 
-    # --- what they want ---
+    # --- subscriptions and advertisements ---
 
     def filters_of(self, identity: str, needed: Callable[[Wanted], tuple[Filter, ...]] = filters_for) -> list[Filter]:
-        """What is needed from the network for an identity, in order of its subscriptions."""
+        """The filters that an identity needs from the network, each once, in the order of its subscriptions. `needed`
+        says which filters one subscription needs."""
         wants = self.wants_of(identity).values()
         return list(dict.fromkeys(filter for wanted in wants for filter in needed(wanted)))
 
     def wants_of(self, identity: str) -> Mapping[str, Wanted]:
-        """By id; not a copy."""
+        """What an identity has subscribed to, by subscription id. Not a copy: it changes with the next request."""
         known = self._identities.get(identity)
         return {} if known is None else known.subscriptions
 
     def subscriptions_of(self, identity: str) -> dict[str, Wanted]:
+        """A copy of `wants_of`."""
         return dict(self.wants_of(identity))
 
     def advertisements_of(self, identity: str) -> list[Advertisement]:
@@ -160,12 +170,14 @@ class ClientSide:
         return [] if known is None else list(known.advertisements)
 
     def request(self, message: ClientRequest, client: Client) -> list[Action]:
-        """Does what a client asks; what it is due by that. CatchmentError for what cannot be done."""
+        """Does what a client asks for. Returns the deliveries that follow from it: those that waited, after `Resume`.
+        CatchmentError if the request cannot be done."""
         identity = self._identity(message.identity, client)
         match message:
             case Subscribe():
                 self._subscribe(identity, message.id, message.wanted)
             case Unsubscribe():
+                # A list first: `_drop` changes the subscriptions.
                 for id in [id for id, wanted in identity.subscriptions.items() if cancels(message.wanted, wanted)]:
                     self._drop(identity, id)
             case Cancel():
@@ -181,6 +193,7 @@ class ClientSide:
             case MapIdentity():
                 identity.client = Client(message.handler)
             case Suspend():
+                # An identity that is suspended already keeps what waits for it.
                 identity.waiting = identity.waiting or deque()
             case Resume():
                 return self._resumed(identity)
@@ -214,15 +227,17 @@ class ClientSide:
         self._text_bytes -= text_bytes(identity.subscriptions.pop(id))
         self.watching.end(identity.name, id)
 
-    # --- what they are due ---
+    # --- deliveries ---
 
     def due(self, batch: Sequence[Notification], now: Time, only: str | None = None) -> list[Action]:
-        """Deliveries of a batch, in its order; those to one identity, if it is for that one."""
+        """The deliveries that a batch of notifications makes, in the order of the batch. With `only`, deliveries to
+        that identity alone: the centralized system addresses a copy to one identity."""
         if not self._owners:
             return []
         actions: list[Action] = []
         for notification, interested in zip(batch, self.matcher.found(batch), strict=True):
             for identity, ids, steps in interested:
+                # `is_new` comes last, because it also remembers the notification as delivered to this identity.
                 if (only is None or identity.name == only) and identity.newest.is_new(notification):
                     if ids and identity.waiting is None:
                         actions.append(Deliver(identity.client, identity.name, notification, ids))
@@ -234,34 +249,37 @@ class ClientSide:
         return actions
 
     def _interested(self, numbers: Sequence[Id]) -> tuple[_Interested, ...]:
-        """By identity, whose subscriptions match and whose monitors are to see it."""
-        by_filter: dict[str, list[str]] = {}
-        steps: dict[str, dict[str, list[int]]] = {}
+        """The identities that are interested in a notification, given the numbers of the filters that match it. The
+        matcher recalls this answer until a filter is added or removed."""
+        ids_by_identity: dict[str, list[str]] = {}
+        steps_by_identity: dict[str, dict[str, list[int]]] = {}
         for number in numbers:
             identity, id, step = self._owners[number]
             if step is None:
-                by_filter.setdefault(identity.name, []).append(id)
+                ids_by_identity.setdefault(identity.name, []).append(id)
             else:
-                steps.setdefault(identity.name, {}).setdefault(id, []).append(step)
+                steps_by_identity.setdefault(identity.name, {}).setdefault(id, []).append(step)
         return tuple(
             (
                 self._identities[name],
-                tuple(sorted(by_filter.get(name, ()))),
-                tuple((id, tuple(matched)) for id, matched in sorted(steps.get(name, {}).items())),
+                tuple(sorted(ids_by_identity.get(name, ()))),
+                tuple((id, tuple(steps)) for id, steps in sorted(steps_by_identity.get(name, {}).items())),
             )
-            for name in sorted({*by_filter, *steps})
+            for name in sorted({*ids_by_identity, *steps_by_identity})
         )
 
     def _watch(
         self, identity: Identity, steps: _Steps, notification: Notification, now: Time, actions: list[Action]
     ) -> None:
-        # Whatever the monitors make of it, somebody wants it.
+        """Shows a notification to the monitors of an identity, and delivers the sequences that it completes."""
+        # Even if it completes nothing, a pattern wants it.
         actions.append(Keep(notification))
-        for id, matched in steps:
-            self._sequences(identity, id, self.watching.see(identity.name, id, notification, matched, now), actions)
+        for id, matched_steps in steps:
+            completed = self.watching.see(identity.name, id, notification, matched_steps, now)
+            self._sequences(identity, id, completed, actions)
 
     def sequences_due(self, identity: str, id: str, completed: Completed) -> list[Action]:
-        """Deliveries of what was completed for a subscription."""
+        """The deliveries of sequences that a core has completed for a subscription."""
         actions: list[Action] = []
         self._sequences(self._identities[identity], id, completed, actions)
         return actions
@@ -275,6 +293,7 @@ class ClientSide:
             self._give(identity, _Due(sequence, (id,), True), actions)
 
     def _give(self, identity: Identity, due: _Due, actions: list[Action]) -> None:
+        """Delivers, or lets the delivery wait if the identity is suspended."""
         if identity.waiting is None:
             actions.append(_delivery(identity, due))
             return
@@ -287,8 +306,9 @@ class ClientSide:
     def _resumed(self, identity: Identity) -> list[Action]:
         waiting, missed = identity.waiting or (), identity.missed
         identity.waiting, identity.waiting_bytes, identity.missed = None, 0, 0
-        told: list[Action] = [Missed(identity.client, identity.name, missed)] if missed else []
-        return told + [_delivery(identity, due) for due in waiting]
+        # First how many were dropped: the oldest deliveries are dropped, so the gap is before those that are left.
+        actions: list[Action] = [Missed(identity.client, identity.name, missed)] if missed else []
+        return actions + [_delivery(identity, due) for due in waiting]
 
     # --- looking in ---
 
@@ -297,7 +317,7 @@ class ClientSide:
         return self._subscriptions_count
 
     def tables(self) -> list[Table]:
-        """One, if there are subscriptions."""
+        """One table for all clients together; none if there are no subscriptions."""
         return [Table(CLIENTS_TABLE, len(self.matcher), self._text_bytes)] if len(self.matcher) else []
 
     def leftovers(self) -> list[str]:

@@ -1,6 +1,7 @@
 """The filters of other brokers, by broker, with one matcher for all of them.
 
-A core decides which broker a filter stands for: the neighbor that said it, or the broker whose clients want it.
+The core decides under which broker it enters a filter: the neighbor that announced it, or the broker whose clients want
+it.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from catchment.routing.core import Table
 from catchment.routing.parts.recall import RecallingMatcher
 from catchment.routing.parts.wanted import text_bytes
 
-# Filters that all other brokers together may state: some gigabytes. A neighbor that goes past it loses its link.
+# Filters of all other brokers together: some gigabytes. A neighbor that announces more loses its link.
 REMOTE_FILTERS_MAX: Final = 4_000_000
 
 
 class RemoteFilters:
-    """Filters by broker; equal ones of two brokers are two."""
+    """Filters by broker. Equal filters of two brokers are two entries."""
 
     def __init__(self) -> None:
         self.matcher: RecallingMatcher[tuple[str, ...]] = RecallingMatcher(_names, by_group=True)
-        # By broker and filter, its number in the matcher.
+        # By broker and filter: the filter's number in the matcher, whose groups are the brokers.
         self._numbers: dict[str, dict[Filter, int]] = {}
         self._text_bytes: dict[str, int] = {}
         self._next_number = 0
@@ -34,7 +35,7 @@ class RemoteFilters:
         return len(self.matcher)
 
     def of(self, broker: str) -> Collection[Filter]:
-        """Not a copy."""
+        """The filters of a broker. Not a copy: it changes with the next change of filters."""
         return self._numbers.get(broker, {}).keys()
 
     def add(self, broker: str, filter: Filter) -> None:
@@ -51,7 +52,7 @@ class RemoteFilters:
             del self._numbers[broker], self._text_bytes[broker]
 
     def replace(self, broker: str, filters: Iterable[Filter]) -> tuple[list[Filter], list[Filter]]:
-        """Makes these all that a broker has; the filters that are gone, and those that are new."""
+        """Makes `filters` all the filters of a broker. Returns the filters that are gone, and those that are new."""
         before, after = self._numbers.get(broker, {}), dict.fromkeys(filters)
         gone = [filter for filter in before if filter not in after]
         new = [filter for filter in after if filter not in before]
@@ -62,17 +63,20 @@ class RemoteFilters:
         return gone, new
 
     def wanting(self, batch: Sequence[Notification]) -> list[tuple[str, ...]]:
-        """For each notification the brokers that have a filter which matches it."""
+        """For each notification, the names of the brokers that have a filter which matches it."""
         return self.matcher.found(batch)
 
     def check_room(self, more: int) -> None:
-        """LimitError if there is no room for so many more."""
+        """LimitError if there is no room for `more` filters."""
         check_limit("REMOTE_FILTERS_MAX", REMOTE_FILTERS_MAX, len(self) + more)
 
     # --- looking in ---
 
     def tables(self) -> list[Table]:
-        return [Table(broker, len(some), self._text_bytes[broker]) for broker, some in sorted(self._numbers.items())]
+        """One table for each broker that has filters here."""
+        return [
+            Table(broker, len(filters), self._text_bytes[broker]) for broker, filters in sorted(self._numbers.items())
+        ]
 
     def leftovers(self) -> Iterator[str]:
         for broker, filters in sorted(self._numbers.items()):
@@ -80,7 +84,7 @@ class RemoteFilters:
 
 
 def check_limit(limit: str, maximum: int, count: int) -> None:
-    """LimitError if that is too many."""
+    """LimitError if `count` is greater than the limit named `limit`."""
     if count > maximum:
         raise LimitError(limit, maximum, f"{count:,}", "split the network, or use fewer and wider filters")
 

@@ -1,4 +1,4 @@
-"""What subscriptions ask for: filters, patterns and CESQL expressions, alike."""
+"""What subscriptions ask for: filters, patterns and CESQL expressions, treated alike."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from catchment.routing.messages import Wanted
 
 
 def filters_for(wanted: Wanted) -> tuple[Filter, ...]:
-    """The filters that together let through all that a subscription needs."""
+    """The filters that together let through every notification that a subscription needs."""
     if isinstance(wanted, Pattern):
         return wanted.filters
     return (wanted.filter if isinstance(wanted, Cesql) else wanted,)
 
 
 def cancels(unwanted: Wanted, wanted: Wanted) -> bool:
-    """Whether an unsubscription cancels a subscription (SIENA §3.8)."""
+    """Whether unsubscribing with `unwanted` cancels a subscription to `wanted` (SIENA §3.8)."""
     if isinstance(wanted, Cesql):
-        # Its own filter may be wider than it is: covering that is covering it.
+        # The filter of an expression matches all that the expression does, and perhaps more: what covers the filter
+        # covers the expression.
         return isinstance(unwanted, Filter) and unwanted.covers(wanted.filter)
     if isinstance(wanted, Pattern):
         return isinstance(unwanted, Pattern) and unwanted.covers(wanted)
@@ -25,5 +26,5 @@ def cancels(unwanted: Wanted, wanted: Wanted) -> bool:
 
 
 def text_bytes(wanted: Wanted) -> int:
-    """The length of its text as the wire sends it."""
+    """The length in bytes of the text of a filter, pattern or expression, as the wire sends it."""
     return len(str(wanted).encode())

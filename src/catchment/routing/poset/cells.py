@@ -1,12 +1,17 @@
-"""Row ids by cell: the lists that the attribute index of a poset looks up (`poset_index.py`).
+"""Cells: lists of row ids, which the attribute index of a poset looks up (`index.py`).
 
-A cell is all positions with some leading bits in common. Most cells hold a row or two, so a list is a bare array, with
-nothing beside it. A few hold nearly all rows, such as those of an attribute that every filter names. To find a row
-there takes time in proportion, and a client that goes takes all its rows out. So what leaves a long list is only
-noted; the list is swept when the notes are a fair share of it, or when it is read. Each row that leaves then costs
-the same, however long the list. A table of where each row is would do that too, for a hundred bytes a row and list.
+A *position* is a 64-bit integer (`codes.py`). A *cell* is the set of all positions that have the same leading bits; its
+*size* is the number of trailing bits that are free. Each cell has a list of row ids.
 
-The order in a list says nothing; it follows from what was entered, left and read, so it is the same in every run.
+Most lists have a row or two, so a list is a bare array with no further structure. A few lists have nearly all rows,
+such as the list of an attribute that every filter names. To find a row in a long list takes time in proportion to its
+length, and a client that goes takes all its rows out. So a row that leaves a long list is only noted. The list is
+*swept* (the noted rows are taken out) when the notes are a fair share of it, or when it is read. So the cost of a row
+that leaves does not depend on the length of the list. A table of the place of each row would do that too, but needs a
+hundred bytes for each row and list.
+
+The order of a list has no meaning. It depends only on what was entered, taken out and read, so it is the same in every
+run.
 """
 
 from __future__ import annotations
@@ -17,39 +22,45 @@ from typing import Final, TypeAlias
 import numpy as np
 
 POSITION_BITS: Final = 64
-# Up to so many rows a list is searched for the one that leaves, in a microsecond or two.
+# A list of up to so many rows is searched for a row that leaves, which takes a microsecond or two.
 SHORT_MAX: Final = 256
-# A longer list is swept when one in so many of its rows has left: so many are looked at for each that leaves.
+# A longer list is swept when one in so many of its rows has left: so a sweep looks at so many rows for each that
+# leaves.
 SWEPT_ONE_IN: Final = 8
 
 RowIds: TypeAlias = "array[int]"
-Cell = tuple[int, int]  # how many trailing bits are free, and the bits before them
+Cell = tuple[int, int]  # the size, and the place: the leading bits
 ROOT_CELL: Final[Cell] = (POSITION_BITS, 0)
 _NO_IDS: Final[RowIds] = array("i")
 
 
 def place_of(position: int, size: int) -> int:
+    """The place of the cell of that size around a position."""
+    # The whole range is one cell: a shift by 64 would leave -1 for negative positions.
     return position >> size if size < POSITION_BITS else 0
 
 
 def cell_around(low: int, high: int) -> Cell:
-    """The smallest cell that holds both."""
+    """The smallest cell that has both positions."""
+    # Both positions agree in all bits before the first that differs. The mask makes a negative result one of 64 bits.
     size = ((low ^ high) & (2**POSITION_BITS - 1)).bit_length()
     return size, place_of(low, size)
 
 
 class Cells:
-    """Lists of row ids. A row is at most once in each; a list that is read must not be kept past the next change."""
+    """Lists of row ids by cell. A row is in each list at most once. A list that was read must not be used after the
+    next change."""
 
     __slots__ = ("_leaving", "_lists")
 
     def __init__(self) -> None:
-        self._lists: dict[int, dict[int, RowIds]] = {}  # by size of cell, then by its leading bits
-        self._leaving: dict[Cell, set[int]] = {}  # rows that have left a list and are still in it
+        self._lists: dict[int, dict[int, RowIds]] = {}  # by size of the cell, then by its place
+        self._leaving: dict[Cell, set[int]] = {}  # rows that have left a list and are still in the array
 
     # --- changes ---
 
     def enter(self, cell: Cell, row_id: int) -> None:
+        # A row that left and is still in the array must not be appended again: it is taken back.
         if self._leaving and row_id in self._leaving.get(cell, ()):
             self._leaving[cell].remove(row_id)
             return
@@ -70,6 +81,7 @@ class Cells:
             if len(leaving) * SWEPT_ONE_IN >= len(ids):
                 self._sweep(cell)
             return
+        # The last row takes the place of the one that leaves.
         at = ids.index(row_id)
         last = ids.pop()
         if at < len(ids):
@@ -78,7 +90,7 @@ class Cells:
             self._drop(cell)
 
     def _sweep(self, cell: Cell) -> None:
-        """Takes out of a list all that has left it."""
+        """Takes all rows that have left a list out of the array."""
         leaving = self._leaving.pop(cell)
         ids = np.frombuffer(self._lists[cell[0]][cell[1]], np.int32)
         kept = ids[np.isin(ids, np.fromiter(leaving, np.int32, len(leaving)), invert=True)]
@@ -93,7 +105,7 @@ class Cells:
         if not places:
             del self._lists[cell[0]]
 
-    # --- what is in them ---
+    # --- reading ---
 
     def count(self, cell: Cell) -> int:
         ids = self._found(cell)
@@ -105,12 +117,12 @@ class Cells:
         return self._found(cell)
 
     def around(self, low: int, size_min: int) -> list[RowIds]:
-        """The lists of the cells around a position that have at least some size."""
+        """The lists of the cells around a position whose size is at least `size_min`."""
         for size, place in list(self._leaving):
             if size >= size_min and place == place_of(low, size):
                 self._sweep((size, place))
-        found = (places.get(place_of(low, size)) for size, places in self._lists.items() if size >= size_min)
-        return [ids for ids in found if ids is not None]
+        lists = (places.get(place_of(low, size)) for size, places in self._lists.items() if size >= size_min)
+        return [ids for ids in lists if ids is not None]
 
     def all(self) -> list[RowIds]:
         for cell in list(self._leaving):

@@ -1,17 +1,17 @@
-"""Sets of values as spans of integers, so that covering many filters is comparing columns of integers.
+"""Sets of values as spans of integers, so that a filter is compared with many others by comparing columns of integers.
 
-Each value has a *position* among the values of its kind: a number the place of the nearest float, a time
-its microsecond, a boolean 0 or 1, a string twice the integer of its first STRING_BYTES bytes of UTF-8
-(whose order is that of code points), plus one if more follows. The position never falls as the value
-grows, so if S contains T, the span of S contains that of T. A span has two readings:
+Each value has a *position* among the values of its kind. The position of a number is the place of the nearest float; of
+a time, its microsecond; of a boolean, 0 or 1; of a string, twice the integer of its first STRING_BYTES bytes of UTF-8
+(whose order is that of code points), plus one if more bytes follow. A greater value never has a smaller position. So if
+set S contains set T, the span of S contains the span of T. A *span* is a range of positions. Each set has two spans:
 
-wide    no member lies outside it. Ends are rounded outward.
-tight   each end is rounded outward from a member, or is the position of one: a set that lacks it is no
-        superset. Both readings are the same but where a set of strings is no union of ranges: then
-        `wide` is every string and `tight` spans a few members that are easy to find.
+wide    No member of the set lies outside it. Its ends are rounded outward.
+tight   Each end is the position of a member, or is rounded outward from a member. So a set whose span does not contain
+        it does not contain all members. The two spans are the same, except where a set of strings is no union of
+        ranges: then `wide` is the span of all strings, and `tight` is the span of a few members that are easy to find.
 
-So `wide(S)` contains `tight(T)` wherever S contains T. The converse holds if S is *solid* (all values of
-its kind between two values whose positions are exact) and T is *plain* (`tight` is rounded outward).
+So wherever S contains T, `wide(S)` contains `tight(T)`. The converse holds too if S is *solid* (it has all values of
+its kind between two values whose positions are exact) and T is *plain* (its tight span is its wide span).
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from catchment.model.values import INT_MAX, KEY_BOUNDS, Type, Value, float_from_
 # Positions are 64-bit: seven bytes and the bit that says "more follows", with room for both ends.
 STRING_BYTES: Final = 7
 STRING_POSITION_MAX: Final = 1 << (8 * STRING_BYTES + 1)
-# Past any position on either side: a span that contains every span, and one that every span contains.
+# Past all positions on either side. The span from LEAST to GREATEST contains every span. The span from GREATEST to
+# LEAST is contained in every span.
 LEAST: Final = -(2**63) + 1
 GREATEST: Final = 2**63 - 1
 
 
 class Span(NamedTuple):
-    """Where the values of one kind lie in a set."""
+    """Where the values of one kind lie in a set: the ends of the wide and of the tight span."""
 
     low: int
     high: int
@@ -44,10 +45,11 @@ class Span(NamedTuple):
 
     @property
     def is_anywhere(self) -> bool:
-        """Whether no member is known."""
+        """Whether no member is known: then the tight span is the one that every span contains."""
         return self.tight_low > self.tight_high
 
     def hull(self, other: Span) -> Span:
+        """The span of the union of two sets. It may have gaps, so it is not solid."""
         return Span(
             min(self.low, other.low),
             max(self.high, other.high),
@@ -59,22 +61,22 @@ class Span(NamedTuple):
 
 
 def spans(values: Values) -> list[tuple[Kind, Span]]:
-    """Each kind of which `values` holds some value, with its span."""
+    """The kinds that `values` has values of, each with its span."""
     ints, floats, bools, times = values.keys
-    found: list[tuple[Kind, Span]] = []
+    spans_by_kind: list[tuple[Kind, Span]] = []
     if values.strings:
-        found.append((Kind.STRING, _string_span(values.strings)))
+        spans_by_kind.append((Kind.STRING, _string_span(values.strings)))
     if ints or floats:
-        found.append((Kind.NUMBER, _number_span(ints, floats)))
+        spans_by_kind.append((Kind.NUMBER, _number_span(ints, floats)))
     if bools:
-        found.append((Kind.BOOL, _key_span(Type.BOOL, bools)))
+        spans_by_kind.append((Kind.BOOL, _key_span(Type.BOOL, bools)))
     if times:
-        found.append((Kind.TIME, _key_span(Type.TIME, times)))
-    return found
+        spans_by_kind.append((Kind.TIME, _key_span(Type.TIME, times)))
+    return spans_by_kind
 
 
 def member(values: Values) -> Value | None:
-    """Some member of a set, None if that is absence; UNDECIDED, which is no value, where none is known."""
+    """A member of a set. None if the only member is "absent". UNDECIDED, which is no value, if no member is known."""
     for kind, keys in zip(INTEGER_KEYED, values.keys, strict=True):
         if keys:
             return from_key(kind, keys[0][0])
@@ -86,6 +88,7 @@ def member(values: Values) -> Value | None:
 
 
 def _outward(low: int, high: int, is_solid: bool) -> Span:
+    """A plain span: the wide and the tight one are the same."""
     return Span(low, high, low, high, is_solid, True)
 
 
@@ -102,9 +105,11 @@ def _last(kind: Type, keys: Keys) -> int:
 
 
 def _number_span(ints: Keys, floats: Keys) -> Span:
-    """Ints take the place of the float at or beyond them, so positions of both compare."""
+    """The span of numbers. An int has the position of the float that is equal to it or the next one outward, so the
+    positions of ints and floats can be compared."""
     if not floats:
-        return _outward(*_int_ends(ints), False)  # among the floats there, none is in it
+        # Not solid: it lacks the floats in this span.
+        return _outward(*_int_ends(ints), False)
     low, high = floats[0][0], _last(Type.FLOAT, floats)
     if len(floats) == 1 and ints == _ints_between(low, floats[0][1]):
         return _outward(low, high, True)
@@ -120,7 +125,7 @@ def _int_ends(ints: Keys) -> tuple[int, int]:
 
 
 def _ints_between(low: int, end: int | None) -> Keys:
-    """All ints within a range of floats."""
+    """All ints in a range of floats. `low` and `end` are keys of floats."""
     first = math.ceil(float_from_key(low))
     return keys_between(Type.INT, first, None if end is None else math.floor(float_from_key(end - 1)) + 1)
 
@@ -138,7 +143,7 @@ def _string_span(strings: Strings) -> Span:
 
 
 def _place(text: str) -> tuple[int, bool]:
-    """The integer of the first bytes, and whether no other string has it."""
+    """The integer of the first bytes of a string, and whether no other string has the same integer."""
     data = text.encode("utf-8", "surrogatepass")
     place = int.from_bytes(data[:STRING_BYTES].ljust(STRING_BYTES, b"\0"), "big")
     return place, len(data) <= STRING_BYTES and not data.endswith(b"\0")
@@ -153,12 +158,12 @@ def _low_position(low: str) -> tuple[int, bool]:
     place, is_exact = _place(low)
     if is_exact:
         return 2 * place, True
-    # What is above "abc" starts at "abc\0": exact too, for an odd position means "past the even one".
+    # The strings above "abc" begin with "abc\0". That is exact too: an odd position means "after the even one".
     return 2 * place + 1, low[-1] == "\0" and _place(low[:-1])[1]
 
 
 def _end_position(end: str | None) -> tuple[int, bool]:
-    """The position of the last string before `end`, which is none of the set's."""
+    """The position of the last string before `end`, and whether it is exact. `end` itself is not in the set."""
     if end is None:
         return STRING_POSITION_MAX, True
     if end[-1] == "\0":
@@ -173,11 +178,11 @@ _HIGHEST: Final = "\U0010ffff" * 2
 
 
 def _witnessed(strings: Strings) -> tuple[int, int]:
-    """The span of some members; where none is known, a span that every span contains."""
+    """The span of some members; if none is known, the span that every span contains."""
     inside = strings.extremes[0]
     if inside is None or inside == UNDECIDED:
         return GREATEST, LEAST
-    # What waits for a suffix or a substring holds strings at both ends of the order.
+    # A set of strings with a common suffix or substring has members near both ends of the order: try two such strings.
     members = [inside, *(text for text in (_LOWEST + inside, _HIGHEST + inside) if text in strings)]
     positions = [_position(member) for member in members]
     return min(positions), max(positions)

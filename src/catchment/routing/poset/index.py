@@ -1,26 +1,26 @@
-"""The attribute index of a poset: which filters could cover a given one, which could it cover.
+"""The attribute index of a poset: which filters could cover a given one, and which could it cover.
 
-Theory of operation. A *token* is an attribute name, or a name with the one kind of value a filter allows
-there. A filter can only be covered by filters whose tokens are among its own. Each filter is a *row* of
-integers in shared columns: its tokens as the bits of a mask, and for each token with a kind the span of
-the values it allows (`poset_codes.py`). Masks and spans are compared a column at a time, for all
-candidates at once. Candidates come from the tokens, of which each keeps:
+Theory of operation. A *token* is an attribute name; or, if a filter allows values of only one kind there, the name with
+that kind. All tokens of a filter that covers another are tokens of the other too. Each filter is a *row* of integers in
+shared columns: its tokens as the bits of a *mask*, and, for each token with a kind, the span of the values that it
+allows (`codes.py`). Masks and spans are compared one column at a time, for all candidate rows at once. The candidates
+come from the tokens. Each token keeps two kinds of lists:
 
-homes   the rows that chose this token, by the smallest *cell* around their span (`poset_cells.py`): a cell
-        is all positions with some leading bits in common. Whatever covers a filter lies in a cell around
-        the filter's own, so a search for coverers looks up one cell for each size in use. A row has one
-        home, in the token that keeps it apart best.
-posts   all rows with the token, by the cells around their span of a few fixed sizes. A search for what
-        a filter covers takes the shortest list that must hold it, and the length of such a list also
-        tells how well a token keeps a row apart.
+homes   Each row has one home: in the token that keeps it apart best from other rows, in the smallest *cell* around its
+        span. (A cell is all positions that have the same leading bits: `cells.py`.) The home of a row that covers a
+        filter is a cell around the filter's own span. So a search for coverers looks up, for each token of the filter,
+        one cell of each size in use.
+posts   All rows with the token are posted in the cells of a few fixed sizes around their span. A search for the rows
+        that a filter covers takes the shortest list that must have them all. The length of such a list also tells how
+        well a token keeps a row apart.
 
-Names and kinds share a fixed number of columns and mask bits. Two tokens of one row in one column leave
-that column open; two in one bit only weaken the mask. Both cost precision, never an answer: what a
-search returns is *sure*, decided by the columns alone, or *doubtful*, to be asked of `covers`.
+Names and kinds share a fixed number of columns and of mask bits. If two tokens of one row share a column, that row
+leaves the column open. If two tokens share a bit, the mask says less. Both cost precision, but never a result: what a
+search returns is *sure* (the columns decide alone), or *doubtful* (to be asked of `covers`).
 
-Advertisements are the dual: what they do not name may not appear, so whatever covers one has all its
-tokens, and the mask holds the tokens that a row lacks. There are far fewer of them than subscriptions:
-they, and filters without tokens, are in one common list that every search goes through.
+Advertisements are the other way round: an attribute that they do not name may not appear. So an advertisement that
+covers another has all tokens of the other, and the mask of a row has the tokens that the row lacks. There are far fewer
+advertisements than subscriptions. They, and filters without tokens, are in one *common* list, which every search reads.
 """
 
 from __future__ import annotations
@@ -40,21 +40,24 @@ from catchment.model.domain import ABSENT, EVERYTHING, Values
 from catchment.routing.poset.cells import ROOT_CELL, Cell, Cells, RowIds, cell_around
 from catchment.routing.poset.codes import GREATEST, LEAST, Span, spans
 
-# Pairs of columns. Filters rarely name more attributes; each pair takes 32 bytes a row.
+# A slot is the columns of one token: low and high of both spans. Filters rarely name more attributes. A slot takes 32
+# bytes for each row.
 SLOTS: Final = 8
-# A mask is two words: in the first, the first tokens have a bit each; all others share those of the second.
+# A mask is two words. The first tokens have a bit of their own in the first word. All others share bits in the second.
 WORD_BITS: Final = 63
 WORD: Final = (1 << WORD_BITS) - 1
 ALL_BITS: Final = (1 << 2 * WORD_BITS) - 1
 ROWS_FIRST: Final = 64
-# Sizes of the cells under which rows are posted: one position, two and one leading bytes of a string; for
-# numbers these are a 2,048th and an eighth of the way to the double, and the last two some doublings.
+# The sizes of the cells that rows are posted in: a single position; two leading bytes, and one leading byte, of a
+# string. For numbers these two are a 2,048th and an eighth of the way to the double, and the last two are some
+# doublings.
 POST_SIZES: Final = (0, 41, 49, 52, 54)
 
 Ids = npt.NDArray[np.int32]
 Key = tuple[str, Kind | None]
-Slot = tuple[int, int, int, int]  # low and -high, of the wide and of the tight reading
-# Two tokens in one slot: as a coverer it contains all spans, as one covered it is in all of them.
+# Low and -high of the wide span, then of the tight span. With -high, "contains" is the same comparison at both ends.
+Slot = tuple[int, int, int, int]
+# The slot of a row that has two tokens in it: its wide span contains every span, its tight span is in every span.
 _SHARED_SLOT: Final[Slot] = (LEAST, LEAST, GREATEST, GREATEST)
 
 
@@ -64,7 +67,7 @@ class Token:
 
     number: int
     slot: int
-    name: Token | None  # of a name with a kind: the name alone, which its rows have too
+    name: Token | None  # for a name with a kind: the token of the name alone, which the rows of this one have too
     bits: int = 0
     uses: int = 0
     homes: Cells = field(default_factory=Cells)
@@ -80,7 +83,8 @@ class Token:
         return self.number < WORD_BITS
 
     def homes_around(self, span: Span | None) -> list[RowIds]:
-        """The homes of all rows whose span could contain this one, by its tight reading."""
+        """The home lists that have all rows with this token, or with its name alone, whose wide span contains the tight
+        span of `span`."""
         above = self.name.homes.all() if self.name else []
         if span is None or span.is_anywhere:
             return above + self.homes.all()
@@ -88,11 +92,13 @@ class Token:
         return above + self.homes.around(span.tight_low, size)
 
     def posts_within(self, span: Span | None) -> tuple[Cells, Cell]:
-        """Where all rows are whose span could lie in this one, by its wide reading."""
+        """The post list that has all rows with this token whose tight span lies in the wide span of `span`."""
         size, place = home_cell(span)
         for posted in POST_SIZES:
             if posted >= size:
+                # The same leading bits, as the place of a larger cell.
                 return self.posts, (posted, place << size >> posted)
+        # The span is larger than every posted cell. All rows with the name are posted at its root.
         return (self.name or self).posts, ROOT_CELL
 
     def post(self, span: Span | None, row_id: int) -> None:
@@ -107,7 +113,7 @@ class Token:
 
 
 def post_cells(span: Span | None) -> list[Cell]:
-    """The cells under which a row is posted, besides its name: each size that holds its tight reading."""
+    """The cells that a row is posted in, besides the root of its name: one of each size that has its tight span."""
     if span is None:
         return []
     size, _ = cell_around(span.tight_low, span.tight_high)
@@ -115,6 +121,7 @@ def post_cells(span: Span | None) -> list[Cell]:
 
 
 def home_cell(span: Span | None) -> Cell:
+    """The smallest cell around the wide span."""
     return ROOT_CELL if span is None else cell_around(span.low, span.high)
 
 
@@ -135,17 +142,17 @@ class Row:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is the filter that matches nothing."""
+        """Whether this is the row of the filter that matches nothing: every filter covers it."""
         return not self.keys and not self.is_closed and self.mask == ALL_BITS
 
     @property
     def is_unplaced(self) -> bool:
-        """Whether no token tells where to look for it."""
+        """Whether no token tells where to look for the row: it goes into the common list."""
         return self.is_closed or not self.tokens or any(span and span.is_anywhere for _, span in self.tokens)
 
 
 class Vocabulary:
-    """The tokens in use. One no longer used gives its bit and column to the next."""
+    """The tokens in use. The next new token gets the bit and the column of one that is no longer used."""
 
     def __init__(self) -> None:
         self._tokens: dict[Key, Token] = {}
@@ -154,13 +161,14 @@ class Vocabulary:
 
     @property
     def words(self) -> int:
-        """How many words of the masks are in use."""
+        """How many words of the masks have bits of tokens."""
         return 1 if len(self._tokens) + len(self._numbers_free) <= WORD_BITS else 2
 
     def __getitem__(self, key: Key) -> Token:
         return self._tokens[key]
 
     def acquire(self, key: Key) -> Token:
+        """The token of a key, which is made if there is none. It stays until it is released as often as acquired."""
         token = self._tokens.get(key)
         if token is None:
             token = self._tokens[key] = self._created(*key)
@@ -168,6 +176,7 @@ class Vocabulary:
         return token
 
     def _created(self, name: str, kind: Kind | None) -> Token:
+        # A token with a kind keeps the token of its name in use.
         parent = self.acquire((name, None)) if kind else None
         number = self._numbers_free.pop() if self._numbers_free else len(self._tokens)
         slot = self._slot_uses.index(min(self._slot_uses)) if kind else -1
@@ -186,8 +195,10 @@ class Vocabulary:
                 self.release((key[0], None))
 
     def row(self, boxes: Sequence[Box]) -> Row:
-        """The row of a union of boxes; its tokens stay in use until it is released."""
+        """The row of a filter or an advertisement, given as a union of boxes. Its tokens stay in use until it is
+        released."""
         if not boxes:
+            # All bits: every filter has its tokens among these.
             return Row((), (), ALL_BITS, {}, False, False, False)
         is_closed = _is_closed(boxes)
         named = _named_spans(boxes)
@@ -202,73 +213,78 @@ class Vocabulary:
 
 
 def _is_closed(boxes: Sequence[Box]) -> bool:
+    """Whether it is an advertisement: attributes that it does not name must be absent."""
     return boxes[0].others is ABSENT
 
 
 def _named_spans(boxes: Sequence[Box]) -> list[tuple[Key, Span | None]]:
+    """The keys of the tokens of a filter or an advertisement, each with its span if it has a kind."""
     if not boxes:
         return []
     return _closed_spans(boxes[0]) if _is_closed(boxes) else _open_spans(boxes)
 
 
 def _open_spans(boxes: Sequence[Box]) -> list[tuple[Key, Span | None]]:
-    """A filter's tokens: each name that it constrains, with the kind where there is but one."""
+    """The tokens of a filter: each name that all its boxes constrain, with the kind if there is only one."""
     if len(boxes) == 1:
         return [_open_span(name, values) for name, values in boxes[0].sets.items()]
     names = [name for name in boxes[0].sets if all(name in box.sets for box in boxes)]
-    found = [_joint_span(name, [box.sets[name] for box in boxes]) for name in names]
-    return [one for one in found if one is not None]
+    joint = [_joint_span(name, [box.sets[name] for box in boxes]) for name in names]
+    return [named for named in joint if named is not None]
 
 
 def _open_span(name: str, values: Values) -> tuple[Key, Span | None]:
-    found = () if values.absent else spans(values)
-    if len(found) != 1:
+    # An attribute that may be absent has no kind.
+    kinds = () if values.absent else spans(values)
+    if len(kinds) != 1:
         return (name, None), None
-    kind, span = found[0]
+    kind, span = kinds[0]
     return (name, kind), span
 
 
 def _joint_span(name: str, sets: Sequence[Values]) -> tuple[Key, Span | None] | None:
-    """What a union says of a name: nothing, if its parts together allow everything."""
-    found = [_open_span(name, values) for values in sets]
-    key, span = found[0]
-    for other_key, other in found[1:]:
-        if span is None or other is None or other_key != key:
+    """The token and span of a name in a union of boxes; None if the boxes together allow everything there."""
+    named = [_open_span(name, values) for values in sets]
+    key, span = named[0]
+    for next_key, next_span in named[1:]:
+        if span is None or next_span is None or next_key != key:
             return None if reduce(or_, sets) == EVERYTHING else ((name, None), None)
-        span = span.hull(other)
+        span = span.hull(next_span)
     return key, span
 
 
 def _closed_spans(box: Box) -> list[tuple[Key, Span | None]]:
-    """An advertisement's tokens: each name with each kind it allows. The envelope is open to all."""
+    """The tokens of an advertisement: each name with each kind that it allows. Without names of the envelope ("$…"),
+    which any notification may have."""
     return [((name, kind), span) for name, values in box.sets.items() if name[0] != "$" for kind, span in spans(values)]
 
 
 def _slots(tokens: Tokens) -> tuple[dict[int, Slot], bool]:
-    """The columns of a row, and whether they say all about where its values lie."""
+    """The columns of a row, and whether they are plain: all spans are, and no two tokens share a column."""
     slots: dict[int, Slot] = {}
     is_plain = True
     for token, span in tokens:
         if span is not None:
             is_plain &= span.is_plain and token.slot not in slots
-            mine = (span.low, -span.high, span.tight_low, -span.tight_high)
-            slots[token.slot] = _SHARED_SLOT if token.slot in slots else mine
+            own_slot = (span.low, -span.high, span.tight_low, -span.tight_high)
+            slots[token.slot] = _SHARED_SLOT if token.slot in slots else own_slot
     return slots, is_plain
 
 
 def _is_solid(tokens: Tokens, names: int) -> bool:
+    """Whether the columns say all about the values that a filter with so many names allows."""
     spanned = [(token, span) for token, span in tokens if span is not None]
     return len(spanned) == names and all(span.is_solid and token.is_owner for token, span in spanned)
 
 
 class Candidates(NamedTuple):
-    """What a search found: ids of rows for which the columns decide, and of rows they leave open."""
+    """The rows that a search finds: `sure` are those that the columns decide, `doubtful` those they leave open."""
 
     sure: Ids
     doubtful: Ids
 
     def settled(self, is_true: Callable[[int], bool]) -> Ids:
-        """All that are sure or, one by one, turn out to be true."""
+        """The rows that are sure, and the doubtful ones for which `is_true` holds."""
         kept = [row_id for row_id in self.doubtful.tolist() if is_true(row_id)]
         return np.concatenate([self.sure, np.array(kept, np.int32)])
 
@@ -278,8 +294,10 @@ class Index:
 
     def __init__(self) -> None:
         self._vocabulary = Vocabulary()
-        self._common = Cells()  # at the root, the rows that no token tells where to look for
-        self._homes: list[tuple[Token, Cell] | None] = []  # None for those in common, and where there is no row
+        # The common list, as one cell: the rows that no token tells where to look for.
+        self._common = Cells()
+        # By row id. None for rows in the common list, and where there is no row.
+        self._homes: list[tuple[Token, Cell] | None] = []
         self._allocate(ROWS_FIRST)
 
     def _allocate(self, capacity: int) -> None:
@@ -299,7 +317,7 @@ class Index:
     # --- rows ---
 
     def row(self, boxes: Sequence[Box]) -> Row:
-        """A row to search with; to be added or released."""
+        """A row to search with. The caller must add it or release it."""
         return self._vocabulary.row(boxes)
 
     def release(self, row: Row) -> None:
@@ -313,7 +331,9 @@ class Index:
             self._homes.append(None)
         self._masks[:, row_id] = row.mask & WORD, row.mask >> WORD_BITS
         self._solid[row_id], self._plain[row_id], self._live[row_id] = row.is_solid, row.is_plain, True
-        # What a closed row does not name is empty: contained in everything, containing nothing.
+        # A column that a closed row does not use is for attributes that must be absent: its tight span is contained in
+        # every span, its wide span contains none. For an open row it is for attributes that may be anything: its wide
+        # span contains every span, its tight span is contained in none.
         unused = GREATEST if row.is_closed or row.is_empty else LEAST
         self._wide[:, row_id] = self._tight[:, row_id] = unused
         for slot, (low, high, tight_low, tight_high) in row.slots.items():
@@ -325,6 +345,7 @@ class Index:
         if row.is_unplaced:
             self._common.enter(ROOT_CELL, row_id)
             return
+        # The home is kept: later the counts differ, and another token would be best.
         token, cell = self._homes[row_id] = _best_home(row.tokens)
         token.homes.enter(cell, row_id)
         for token, span in row.tokens:
@@ -351,8 +372,10 @@ class Index:
         for token, span in row.tokens:
             lists += token.homes_around(span)
         ids = self._all() if row.is_empty else _joined(lists)
+        # A coverer has no token that `row` lacks.
         for word, mask in self._words(row):
             ids = ids[word[ids] & ~mask == 0]
+        # The wide span of a coverer contains the tight span of `row`. `high` is negated, so both ends compare alike.
         for slot, (_, _, low, high) in row.slots.items():
             if not ids.size:
                 break
@@ -367,6 +390,7 @@ class Index:
             ids = _joined([*self._common.all(), posts.ids(cell)])
         else:
             ids = self._all()
+        # The same comparisons the other way round: here `row` is the coverer.
         for word, mask in self._words(row):
             ids = ids[mask & ~word[ids] == 0]
         for slot, (low, high, _, _) in row.slots.items():
@@ -386,8 +410,8 @@ class Index:
 
 
 def _best_home(tokens: Tokens) -> tuple[Token, Cell]:
-    """The token that keeps a row apart best: fewest rows would come to look for it there."""
-    token, span = min(tokens, key=lambda found: _count(found[0].posts_within(found[1])))
+    """The token that keeps a row apart best, with the cell: where the fewest rows are posted that it could cover."""
+    token, span = min(tokens, key=lambda named: _count(named[0].posts_within(named[1])))
     return token, home_cell(span)
 
 
@@ -397,6 +421,7 @@ def _count(posts: tuple[Cells, Cell]) -> int:
 
 
 def _joined(lists: Sequence[RowIds]) -> Ids:
+    """All lists in one array. Of a single list it is a view: nothing is copied, and nobody may change it meanwhile."""
     views = [np.frombuffer(ids, np.int32) for ids in lists if ids]
     if len(views) == 1:
         return views[0]
@@ -404,6 +429,8 @@ def _joined(lists: Sequence[RowIds]) -> Ids:
 
 
 def _sorted_out(ids: Ids, decided: npt.NDArray[np.bool_], is_decided: bool) -> Candidates:
+    """The columns decide where a solid row covers a plain one (`codes.py`). `is_decided` says whether the searched row
+    is fit for that, `decided` says it of the rows that the search found."""
     if not is_decided:
         return Candidates(ids[:0], ids)
     sure = decided[ids]

@@ -1,24 +1,25 @@
 """Filters ordered by covering, with their immediate relations: SIENA's poset (§5.2.1).
 
-Theory of operation. State: one node for each distinct filter, with the set of its immediate predecessors
-(the least filters above it) and that of its immediate successors (`graph.py`); roots have none. The edges
-are exactly the transitive reduction of `covers`, so what a broker forwards is read off the roots. Equal
-filters are one node, also where two objects cover each other without comparing equal.
+Theory of operation. A filter is *above* the filters that it covers. State: one node for each distinct filter, with the
+set of its *immediate predecessors* (the least filters above it) and the set of its *immediate successors* (the greatest
+filters below it); see `graph.py`. *Roots* have no predecessors. The edges are exactly the transitive reduction of
+`covers`, so the roots tell what a broker forwards. Two filters that cover each other are one node, even if the objects
+do not compare equal.
 
-insert  All filters that cover the new one (C) and all that it covers (D) come from the attribute index
-        (`index.py`), which asks `covers` only where columns of integers leave a doubt. The immediate
-        predecessors are those of C that are above no other of C, the immediate successors dually;
-        edges that led from the former to the latter now go through the new node.
-remove  Each predecessor is linked to each successor that it does not reach on another way. The ways that
-        are left lead up from the successor's other predecessors, so no filter is compared again.
-search  Among the nodes, edges are followed; for a filter that is no node, the index is asked.
+insert  The attribute index (`index.py`) finds all filters that cover the new one (set C) and all that it covers (set
+        D). It asks `covers` only where columns of integers leave a doubt. The immediate predecessors of the new filter
+        are those in C that have no other member of C below them; the immediate successors are those in D that have no
+        other member of D above them. Edges from the former to the latter now go through the new node.
+remove  Each predecessor of the removed node is linked to each successor that it does not reach in another way. Other
+        ways can only lead up from the successor's other predecessors, so the edges tell, and no filter is compared.
+search  For a filter that is a node, the edges are followed. For any other filter, the index is asked.
 
-The paper's three cases of insertion are the `case` of the returned `Placement`. It walks the poset from
-its roots to find a place; with many roots that is a linear search, so the index replaces the walk. The
-same code orders subscriptions and advertisements. Nothing hangs on a node: who subscribed to a filter
-is for the routing core to keep. Whatever is returned is in order of insertion.
+The paper's three cases of insertion are the `case` of the returned `Placement`. The paper walks the poset from its
+roots to find a place; with many roots that is a linear search, so here the index replaces the walk. The same code
+orders subscriptions and advertisements. Nodes carry nothing else: the routing core keeps who subscribed to a filter.
+All results are in the order of insertion.
 
-Where `covers` reaches a limit of the model and answers "no" wrongly, an edge may be missing; none is wrong.
+Where `covers` reaches a limit of the model and answers "no" wrongly, an edge may be missing. No edge is ever wrong.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ K = TypeVar("K", Filter, Advertisement)
 
 
 class Case(StrEnum):
-    """Where an inserted filter came to be (SIENA §5.2.1)."""
+    """Where an inserted filter is placed (SIENA §5.2.1)."""
 
     ROOT = "root"
     EXISTING = "existing"
@@ -49,7 +50,8 @@ class Case(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Placement(Generic[K]):
-    """The outcome of an insertion. `filter` is the node's, which was there first if the case is EXISTING."""
+    """The result of an insertion. `filter` is the filter of the node: if the case is EXISTING, the one that was there
+    before."""
 
     case: Case
     filter: K
@@ -58,18 +60,19 @@ class Placement(Generic[K]):
 
 
 class Poset(Generic[K]):
-    """A poset of filters, or one of advertisements."""
+    """A poset of filters, or a poset of advertisements."""
 
     def __init__(self, filters: Iterable[K] = ()) -> None:
+        # A node is a number, which is also its row in the index. The lists are by node.
         self._nodes: dict[K, int] = {}
-        self._filters: list[K | None] = []  # by node, as the lists below
+        self._filters: list[K | None] = []
         self._samples: list[_Sample | None] = []
-        self._sequence: list[int] = []  # when each came in
+        self._sequence: list[int] = []  # in which order the nodes were inserted
         self._insertions = 0
         self._nodes_free: list[int] = []
         self._graph = Graph()
         self._index = Index()
-        # Pairs that the index left in doubt: how often one filter was compared with another, in all.
+        # Pairs of filters that the index left in doubt, in all: each was compared with `covers`.
         self.compared = 0
         for filter in filters:
             self.insert(filter)
@@ -81,6 +84,7 @@ class Poset(Generic[K]):
             return self._placement(Case.EXISTING, known)
         row = self._index.row(_boxes(filter))
         above, below = self._coverers(filter, row), self._covered(filter, row)
+        # A node that covers the new filter and is covered by it says the same in other words.
         if (same := self._graph.shared(above, below)) is not None:
             self._index.release(row)
             return self._placement(Case.EXISTING, same)
@@ -104,9 +108,10 @@ class Poset(Generic[K]):
         """Takes a filter out; KeyError if it is not there."""
         node = self._node(filter)
         self._graph.unlink(node)
-        found = self._at(node)
-        self._index.remove(node, _boxes(found))
-        del self._nodes[found]
+        # The filter of the node, not the given one, which may say the same in other words.
+        stored = self._at(node)
+        self._index.remove(node, _boxes(stored))
+        del self._nodes[stored]
         self._filters[node] = self._samples[node] = None
         self._nodes_free.append(node)
 
@@ -123,38 +128,40 @@ class Poset(Generic[K]):
 
     @property
     def roots(self) -> tuple[K, ...]:
-        """The filters that no other covers."""
+        """The filters that no other filter covers."""
         return tuple(filter for filter, node in self._nodes.items() if not self._graph.above[node])
 
     def predecessors(self, filter: K) -> tuple[K, ...]:
-        """The immediate ones; KeyError if the filter is not there."""
+        """The immediate predecessors of a filter; KeyError if it is not there."""
         return self._in_order(self._graph.above[self._node(filter)])
 
     def successors(self, filter: K) -> tuple[K, ...]:
-        """The immediate ones; KeyError if the filter is not there."""
+        """The immediate successors of a filter; KeyError if it is not there."""
         return self._in_order(self._graph.below[self._node(filter)])
 
     # --- search ---
 
     def covering(self, filter: K) -> tuple[K, ...]:
-        """All that cover a filter, itself included if it is there."""
+        """All filters here that cover a filter, which need not be here itself. If it is here, it is one of them."""
         if (node := self._nodes.get(filter)) is not None:
             return self._in_order(self._graph.ancestors({node}))
         return self._in_order(self._asked(filter, self._coverers).tolist())
 
     def covered(self, filter: K) -> tuple[K, ...]:
-        """All that a filter covers, itself included if it is there."""
+        """All filters here that a filter covers, which need not be here itself. If it is here, it is one of them."""
         if (node := self._nodes.get(filter)) is not None:
             return self._in_order(self._graph.descendants({node}))
         return self._in_order(self._asked(filter, self._covered).tolist())
 
     def _asked(self, filter: K, search: Callable[[K, Row], Ids]) -> Ids:
+        """The nodes that a search finds for a filter that is no node."""
         row = self._index.row(_boxes(filter))
-        found = search(filter, row)
+        nodes = search(filter, row)
         self._index.release(row)
-        return found
+        return nodes
 
     def _coverers(self, filter: K, row: Row) -> Ids:
+        """The nodes that cover a filter, which has this row."""
         candidates = self._index.coverers(row)
         if not candidates.doubtful.size:
             return candidates.sure
@@ -163,6 +170,7 @@ class Poset(Generic[K]):
         return candidates.settled(lambda node: _covers(self._at(node), filter, sample))
 
     def _covered(self, filter: K, row: Row) -> Ids:
+        """The nodes that a filter covers, which has this row."""
         candidates = self._index.covered(row)
         if not candidates.doubtful.size:
             return candidates.sure
@@ -176,7 +184,7 @@ class Poset(Generic[K]):
         return sample
 
     def _find(self, filter: K) -> int | None:
-        """The node of a filter, or of one that says the same."""
+        """The node of a filter, or of a filter that says the same."""
         if (node := self._nodes.get(filter)) is not None:
             return node
         return self._graph.shared(self._asked(filter, self._coverers), self._asked(filter, self._covered))
@@ -202,6 +210,7 @@ class Poset(Generic[K]):
 
 # --- filters and advertisements alike -----------------------------------------------------------
 
+# Values that a filter accepts, by attribute.
 _Sample = dict[str, Value]
 
 
@@ -210,15 +219,17 @@ def _boxes(filter: Filter | Advertisement) -> Sequence[Box]:
 
 
 def _sample(filter: Filter | Advertisement) -> _Sample | None:
-    """Values that a filter accepts, as far as it names them; None where none are known."""
+    """A value that a filter accepts for each attribute that it names; None where such values are not known."""
     for box in _boxes(filter)[:1]:
-        found = {name: value for name, values in box.sets.items() if (value := member(values)) is not None}
-        return None if UNDECIDED in found.values() else found
+        # An attribute that must be absent has no value (None) and is left out.
+        sample = {name: value for name, values in box.sets.items() if (value := member(values)) is not None}
+        return None if UNDECIDED in sample.values() else sample
     return None
 
 
 def _covers(wider: K, narrower: K, sample: _Sample | None) -> bool:
-    """`covers`, but what the narrower accepts and the wider does not spares the question, which may need automata."""
+    """Whether `wider` covers `narrower`. `sample` is accepted by `narrower`: if `wider` does not accept it, the answer
+    is no, without asking `covers`, which may need automata."""
     if sample is not None and not any(box.contains(sample) for box in _boxes(wider)):
         return False
     return wider.covers(narrower)

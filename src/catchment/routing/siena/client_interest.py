@@ -1,9 +1,12 @@
-"""What the identities at a broker want of the network, kept in a `Forwarding` as their requests come and go.
+"""The link between the client side and a `Forwarding`: enters the filters that identities need from the network.
 
-Subscribe            the filters of the subscription are entered.
-Cancel, Unsubscribe  its filters are taken. An identity that cancels a subscription by its id keeps the narrower ones
-                     that stood behind it: they are entered again. The SIENA text knows no ids; there a filter cancels
-                     all that it covers, which is `Unsubscribe`.
+In a `Forwarding` no subscriber holds two filters of which one covers the other. So a subscription of an identity may
+*stand behind* a wider one: its filter is covered, and not entered.
+
+Subscribe            enters the filters of the subscription.
+Cancel, Unsubscribe  takes them out. An identity that cancels a wide subscription by its id keeps the narrower ones that
+                     stood behind it: their filters are entered now. The SIENA text has no ids. There a filter cancels
+                     all subscriptions that it covers, which is `Unsubscribe` here.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from catchment.routing.siena.forwarding import Forwarding
 
 
 class ClientInterest:
-    """`needed` says which filters a subscription wants of the network."""
+    """`needed` says which filters a subscription needs from the network."""
 
     def __init__(
         self,
@@ -31,7 +34,9 @@ class ClientInterest:
         self._needed = needed
 
     def request(self, message: ClientRequest, client: Client) -> list[Action]:
-        """Does what a client asks; what it is due by that. CatchmentError for what cannot be done."""
+        """Does what a client asks for. Returns the deliveries that follow from it. CatchmentError if the request cannot
+        be done."""
+        # Before the client side forgets them.
         at_stake = self._at_stake(message)
         due = self._clients.request(message, client)
         if isinstance(message, Subscribe):
@@ -44,14 +49,14 @@ class ClientInterest:
         return due
 
     def client_down(self, client: Client) -> list[str]:
-        """The identities that are gone with a client."""
+        """Forgets the identities of a client that is gone. Returns their names."""
         gone = self._clients.client_down(client)
         for identity in gone:
             self._interest.drop(identity)
         return gone
 
     def _at_stake(self, message: ClientRequest) -> dict[str, Wanted]:
-        """The subscriptions that a request may cancel."""
+        """The subscriptions that a request may cancel, by id."""
         match message:
             case Cancel():
                 wanted = self._clients.wants_of(message.identity).get(message.id)
@@ -66,12 +71,14 @@ class ClientInterest:
             self._interest.subscribe(identity, filter)
 
     def _restate(self, identity: str, gone: Sequence[Filter]) -> None:
-        """Takes the filters of subscriptions that are gone, and enters those that stood behind them."""
+        """Takes out the filters of subscriptions that are gone, and enters the filters that stood behind them."""
+        # The fast way: no filter stood behind another.
         if self._holds_each(identity, len(gone)):
             for filter in gone:
                 self._interest.unsubscribe(identity, filter)
             return
         wanted = dict.fromkeys(self._clients.filters_of(identity, self._needed))
+        # A filter that another subscription still needs stays. So does one that was not held: it stood behind a wider.
         taken = [
             filter
             for filter in dict.fromkeys(gone)
@@ -79,13 +86,15 @@ class ClientInterest:
         ]
         held = set(self._interest.held_by(identity)) if taken else set()
         for filter in wanted:
-            # What is held did not stand behind anything.
+            # A filter that is held stands behind nothing. Only a filter that one of those taken covers was behind it.
             if filter not in held and any(wider.covers(filter) for wider in taken):
                 self._enter(identity, filter)
 
     def _holds_each(self, identity: str, gone: int) -> bool:
-        """Whether all filters of an identity, those that are gone among them, are held: none stood behind another.
-        To know that by counting spares most who cancel a look at all that they keep."""
+        """Whether all filters of an identity are held, including the `gone` filters that are to be taken out: then none
+        stood behind another. Counting is enough to know that, so most clients that cancel need no look at all their
+        other subscriptions."""
+        # With patterns, counting does not work: a pattern needs several filters, or none.
         if self._clients.watching.of(identity):
-            return False  # patterns need several filters, or none
+            return False
         return self._interest.held_count(identity) == len(self._clients.wants_of(identity)) + gone

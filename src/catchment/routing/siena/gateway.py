@@ -1,37 +1,38 @@
-"""A broker that belongs to several units of different architecture, and joins them (SIENA §4.4, Figures 8 and 9).
+"""Hybrid networks: a broker that is in several units of different architectures joins them (SIENA §4.4, Figures 8, 9).
 
-A *unit* is a set of brokers of one architecture. A gateway has a *port* into each of its units, which is an ordinary
-core of that unit, and a *hub*, an ordinary acyclic peer, which has the gateway's own clients. Hub and ports are
-neighbors of one another, over links that never fail and cost nothing:
+A *unit* is a set of brokers of one architecture. A *gateway* is a broker that is in several units. It has a *port* for
+each of its units, which is an ordinary core of that unit, and a *hub*, an ordinary acyclic peer, which has the
+gateway's own clients. Hub and ports are *inner neighbors* of one another, over *inner links* that never fail and cost
+nothing:
 
       unit A ── port A ──┐
       unit B ── port B ──┼── hub ── clients
       unit C ── port C ──┘
 
-So what joins the units is the acyclic algorithm itself, which is right because units form a tree (`sim/hybrid.py`
-checks that): the hub is told by each port what is wanted in its unit, and tells each port the roots of what everybody
-else wants, equation (1); notifications go back along that. Over these inner links go Interest, Advertised and
-notifications alone. What brokers of a unit say of their network, as link states, is never sent to the hub, so it
-cannot leave the unit.
+So the acyclic algorithm itself joins the units. That is right because the units form a tree (the simulator checks it).
+Each port tells the hub what its unit wants. The hub tells each port the roots of what everybody else wants, as equation
+(1) says; notifications go the opposite way. Only Interest, Advertised and notifications cross an inner link. What
+brokers of a unit say about their network, such as link states, never goes to the hub, so it cannot leave the unit.
 
-An inner neighbor, not an inner client: a client is never told what others want, gets back what it publishes, and has
-what it is due held to its last number. The hub, not a link from port to port: three units then need no more than two.
+Why hub and ports are neighbors of one another, and not clients: a client is never told what others want, gets back what
+it publishes itself, and gets nothing that is not newer than the last notification of the same publisher. Why there is a
+hub, and no links from port to port: then three units need no more than two do.
 
-What each kind of port tells the hub is what is wanted in its unit other than by the gateway:
+Each port tells the hub what is wanted in its unit, except by the gateway itself. How depends on the kind of the unit:
 
-acyclic       nothing special: the hub is one neighbor more.
-advertising   likewise, with advertisements. Hub and ports are all of this kind, or none is.
-general       the hub stands where a broker's clients do: what it tells the port is the gateway's record in the unit.
-              What the other brokers that the port reaches want, it holds in a poset, and tells the hub its roots. In
-              the unit, what comes from the hub has the gateway as its origin.
-hierarchical  in a gateway that is the root of the unit, the hub is its master: interest and notifications all come
-              up to it, and it tells nothing. In a gateway that has a master the hub is below: interest goes up to the
-              master, and since nobody tells a broker below what is wanted above, the port asks the hub for everything,
-              as every broker sends everything up.
+acyclic       Nothing special: the hub is one more neighbor.
+advertising   The same, with advertisements. Either hub and ports are all of this kind, or none is.
+general       The hub is in the place of the broker's clients: what it tells the port is the record of the gateway in
+              the unit. The port holds what the other brokers that it reaches want in a poset, and tells the hub the
+              roots. In the unit, a notification from the hub has the gateway as its origin.
+hierarchical  If the gateway is the root of the unit, the hub is its master: all interest and all notifications come up
+              to the hub, which tells the port nothing. If the gateway has a master in the unit, the hub is below the
+              port: its interest goes up to the master. Nobody tells a broker what is wanted above it. So the port asks
+              the hub for everything, as every broker of a hierarchy sends everything up.
 
 messages of neighbors    go to the port of the unit that the neighbor is in.
-clients' messages        go to the hub.
-inner messages           go from hub to port and back, in order, until only actions of the host are left.
+requests of clients      go to the hub.
+inner messages           go from hub to port and back, in order, until only actions for the host are left.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ from catchment.routing.siena.hierarchical import HierarchicalCore
 from catchment.routing.siena.messages import Advertised, Interest, OriginHeader, Wants, WantsChange
 
 Kind = Literal["hierarchical", "acyclic", "advertising", "general"]
-# What the brokers of a unit of each kind say to each other.
+# The messages that the brokers of a unit send each other, by the kind of the unit.
 SAID_IN: Final[dict[Kind, tuple[type[BrokerMessage], ...]]] = {
     "hierarchical": (Interest,),
     "acyclic": (Interest,),
@@ -83,7 +84,7 @@ HybridMessage = Interest | Advertised | Links | Wants | WantsChange
 # The core of a broker in one unit.
 UnitCore = HierarchicalCore | AcyclicCore | AdvertisingCore | GeneralCore
 
-# Inner neighbors begin with this; no broker's name does.
+# The names of inner neighbors begin with this; no broker's name does.
 INNER: Final = "@"
 HUB: Final = Neighbor(INNER)
 EVERYTHING: Final = Filter("true")
@@ -91,7 +92,8 @@ EVERYTHING: Final = Filter("true")
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A unit that a broker is in: its neighbors there, and its master if the unit is hierarchical and it has one."""
+    """A unit that a broker is in: its neighbors there, and its master, if the unit is hierarchical and the broker is
+    not the root."""
 
     unit: str
     kind: Kind
@@ -100,7 +102,7 @@ class Membership:
 
 
 def unit_core(name: str, membership: Membership) -> UnitCore:
-    """A broker of one unit."""
+    """The core of a broker that is in one unit."""
     match membership.kind:
         case "hierarchical":
             return HierarchicalCore(name, membership.master)
@@ -113,13 +115,14 @@ def unit_core(name: str, membership: Membership) -> UnitCore:
 
 
 class GeneralPort(GeneralCore):
-    """A peer of a general unit with the hub in place of clients."""
+    """A peer of a general unit that has the hub in the place of clients."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        # What each broker that can be reached wants; told to the hub.
+        # What the other brokers of the unit want; its roots are told to the hub.
         self.elsewhere: Forwarding[Filter] = Forwarding()
         self.elsewhere.connect(HUB)
+        # The other brokers of the unit that can be reached now: those that `elsewhere` has the wants of.
         self._near: frozenset[str] = frozenset()
 
     def on_message(
@@ -128,14 +131,15 @@ class GeneralPort(GeneralCore):
         if isinstance(message, Interest):
             self._hub_wants(message)
             return self._stated(now)
-        # The hub says nothing else to a port that does not advertise.
+        # The hub says only Interest to a port that does not advertise.
         assert not isinstance(message, Advertised)
         actions = super().on_message(message, source, now)
-        told = self.elsewhere.flush()
-        return actions + [Send(HUB, Interest(change.withdrawn, change.announced)) for _, change in told]
+        changes = self.elsewhere.flush()
+        return actions + [Send(HUB, Interest(change.withdrawn, change.announced)) for _, change in changes]
 
     def _hub_wants(self, message: Interest) -> None:
-        """What the hub asks for is entered as what a client wants, and matched as what a broker named as it wants."""
+        """Enters what the hub asks for in two places: in `own`, as if a client wanted it, so that it is announced to
+        the unit; and in `remote`, as if a broker with the name of the hub wanted it, so that it is matched."""
         for filter in message.withdrawn:
             for gone in self.own.unsubscribe(HUB, filter):
                 self.remote.remove(HUB.name, gone)
@@ -163,7 +167,8 @@ class GeneralPort(GeneralCore):
         return actions
 
     def _look_around(self) -> None:
-        """Brokers come and go, and what they want with them."""
+        """After links have changed: the wants of brokers that are no longer reached go, those of brokers that are
+        reached now come."""
         near = frozenset(self.origins) - {self.name}
         for origin in sorted(self._near - near):
             self.elsewhere.drop(origin)
@@ -177,13 +182,14 @@ class GeneralPort(GeneralCore):
         super()._replace(origin, seq, filters)
         if origin in self._near:
             after = self.wants_of(origin)
-            for filter in [one for one in before if one not in set(after)]:
+            for filter in [filter for filter in before if filter not in set(after)]:
                 self.elsewhere.unsubscribe(origin, filter)
-            for filter in [one for one in after if one not in set(before)]:
+            for filter in [filter for filter in after if filter not in set(before)]:
                 self.elsewhere.subscribe(origin, filter)
 
     def _next(self, origin: str, origins: Sequence[str], source: Interface) -> list[Neighbor]:
         neighbors = super()._next(origin, origins, source)
+        # The hub is in no tree: it gets what it wants directly, unless the notification came from it.
         return [*neighbors, HUB] if HUB.name in origins and source != HUB else neighbors
 
     def leftovers(self) -> list[str]:
@@ -191,7 +197,8 @@ class GeneralPort(GeneralCore):
 
 
 class Hub(AcyclicCore):
-    """Tells nothing to `untold`: ports of hierarchies, which send everything anyway."""
+    """A hub that tells nothing to the ports in `untold`: those of hierarchies whose root is the gateway. These send it
+    everything anyway."""
 
     def __init__(self, name: str, untold: frozenset[Neighbor]) -> None:
         super().__init__(name)
@@ -202,7 +209,8 @@ class Hub(AcyclicCore):
 
 
 class HybridCore:
-    """A broker of a hybrid network. In one unit it is a core of that kind; in several it is a gateway."""
+    """A broker of a hybrid network. If it is in one unit, it is a core of the kind of that unit; if it is in several,
+    it is a gateway."""
 
     def __init__(self, name: str, memberships: Sequence[Membership]) -> None:
         _check(name, memberships)
@@ -212,19 +220,21 @@ class HybridCore:
         self.ports: dict[str, UnitCore] = {member.unit: make(name, member) for member in memberships}
         # Clients are at the hub; without one, at the core of the only unit.
         self.hub: UnitCore = _hub(name, memberships) if self.is_gateway else self.ports[memberships[0].unit]
-        self._membership_of = {Neighbor(other): member for member in memberships for other in member.neighbors}
+        self._membership_of = {Neighbor(neighbor): member for member in memberships for neighbor in member.neighbors}
+        # Hub and ports by the name that their inner neighbors know them by.
         self._inside: dict[Neighbor, UnitCore] = {_inner(unit): port for unit, port in self.ports.items()}
         self._inside[HUB] = self.hub
-        # Said inside and not yet heard. What the hub says at the beginning is heard with the first message, since
-        # records are numbered by the time.
+        # Actions of hub and ports, each with who emitted it, that the others have not heard yet. What the hub says at
+        # the beginning waits here for the first message: records are numbered by the time, which is not known before.
         self._unheard: deque[tuple[Neighbor, Action]] = deque()
         if self.is_gateway:
             self._introduce(memberships)
 
     def _introduce(self, memberships: Sequence[Membership]) -> None:
-        """Hub and ports become neighbors of one another."""
+        """Links the hub with the ports. Each port was linked with the hub when it was made."""
         for member in memberships:
             self._say(HUB, self.hub.on_message(LinkUp(), _inner(member.unit), 0))
+            # A port that has a master asks the hub for everything, to send it up.
             if member.master is not None:
                 self._say(HUB, _heard(self.hub, Interest(announced=(EVERYTHING,)), _inner(member.unit), 0))
 
@@ -235,36 +245,39 @@ class HybridCore:
     def on_message(
         self, message: ClientRequest | HostMessage | HybridMessage, source: Interface, now: Time
     ) -> list[Action]:
-        here = self._listener(source)
-        if here is None:
+        listener = self._listener(source)
+        if listener is None:
             return [_stranger(self.name, source)]
         if isinstance(source, Neighbor) and isinstance(message, BrokerMessage):
+            # The wire lets through what any kind of unit says. What this unit does not say is refused here.
             member = self._membership_of[source]
             if not isinstance(message, SAID_IN[member.kind]):
                 what = f"sent {type(message).__name__}, which brokers of a unit of kind {member.kind} do not say"
                 return [Refuse(source, RemoteProtocolError(source.name, what))]
-        return self._joined(here, _heard(self._inside[here], message, source, now), now)
+        return self._joined(listener, _heard(self._inside[listener], message, source, now), now)
 
     def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]:
-        here = self._listener(source)
-        if here is None:
+        listener = self._listener(source)
+        if listener is None:
             return [_stranger(self.name, source)]
         if isinstance(source, Neighbor) and self._membership_of[source].kind != "general":
-            # Only general units read the origin.
+            # In other units the origin has no meaning (`_outward`): drop it, so that no core reads it.
             batch = [Routed(routed.notification, Header(routed.header.hops)) for routed in batch]
-        return self._joined(here, self._inside[here].on_notifications(batch, source, now), now)
+        return self._joined(listener, self._inside[listener].on_notifications(batch, source, now), now)
 
     def _listener(self, source: Interface) -> Neighbor | None:
-        """Who inside hears what comes from outside."""
+        """Who inside hears what comes from outside: the hub or a port. None if the source is in no unit."""
         if not isinstance(source, Neighbor):
             return HUB
         member = self._membership_of.get(source)
         return None if member is None else _inner(member.unit)
 
-    def _joined(self, here: Neighbor, actions: Sequence[Action], now: Time) -> list[Action]:
-        """What is left for the host when everything said inside is heard."""
+    def _joined(self, emitter: Neighbor, actions: Sequence[Action], now: Time) -> list[Action]:
+        """Lets hub and ports hear what they say to one another, given the actions of one of them. Returns the actions
+        that are left for the host."""
         left: list[Action] = []
-        self._say(here, actions)
+        self._say(emitter, actions)
+        # A queue, so that each inner link keeps the order of what is said over it. It ends: hub and ports form a tree.
         while self._unheard:
             speaker, action = self._unheard.popleft()
             match action:
@@ -276,6 +289,7 @@ class HybridCore:
                     left.append(Forward(neighbor, tuple(map(self._outward, batch))))
                     continue
                 case _:
+                    # Hub and ports never refuse what they hear from one another.
                     assert not (isinstance(action, Refuse) and action.source in self._inside), action
                     left.append(action)
                     continue
@@ -286,7 +300,8 @@ class HybridCore:
         self._unheard.extend((speaker, action) for action in actions)
 
     def _outward(self, routed: Routed) -> Routed:
-        """With the header of hybrid networks, whatever the kind of the unit: one header for the whole network."""
+        """A notification as it leaves the broker: with the header of hybrid networks, which is the same for units of
+        every kind."""
         header = routed.header
         return (
             routed if isinstance(header, OriginHeader) else Routed(routed.notification, OriginHeader(header.hops, ""))
@@ -303,21 +318,25 @@ class HybridCore:
         return tuple(matcher for part in self._parts for matcher in part.matchers())
 
     def inspect(self) -> Inspection:
-        """Without what hub and ports hold of one another: that is said twice already."""
+        """The tables of hub and ports, without those for one another: these repeat filters that other tables have."""
         inspections = [part.inspect() for part in self._parts]
-        tables = [table for each in inspections for table in each.tables if not table.holder.startswith(INNER)]
-        work = Work(sum(each.work.matched for each in inspections), sum(each.work.compared for each in inspections))
+        tables = [
+            table for inspection in inspections for table in inspection.tables if not table.holder.startswith(INNER)
+        ]
+        works = [inspection.work for inspection in inspections]
+        work = Work(sum(work.matched for work in works), sum(work.compared for work in works))
         return Inspection(tuple(sorted(tables)), work)
 
     def leftovers(self) -> list[str]:
-        """Besides what a gateway below a master asks for always."""
+        """What hub and ports keep, without the filter for everything: a port below a master asks for that always."""
         return [text for part in self._parts for text in part.leftovers() if not text.startswith(str(EVERYTHING))]
 
 
 def _heard(
     core: UnitCore, message: ClientRequest | HostMessage | HybridMessage | BrokerMessage, source: Interface, now: Time
 ) -> list[Action]:
-    """Hub and ports say only what the other knows; what brokers say is checked before."""
+    """Gives a message to hub or port. It is one that the core knows: hub and ports say only such messages, and
+    `on_message` has checked what neighbors say. The type checker cannot know that."""
     listener: Any = core
     actions: list[Action] = listener.on_message(message, source, now)
     return actions
@@ -328,7 +347,8 @@ def _inner(unit: str) -> Neighbor:
 
 
 def _crossing(routed: Routed) -> Routed:
-    """Without the link inside, and as if published here: a unit knows only its own brokers."""
+    """A notification as it crosses an inner link: that link does not count as a hop, and there is no origin, as if it
+    was published here. For a unit knows only its own brokers."""
     return Routed(routed.notification, Header(routed.header.hops - 1))
 
 
@@ -336,6 +356,7 @@ def _port(name: str, membership: Membership) -> UnitCore:
     if membership.kind == "general":
         return GeneralPort(name)
     port = unit_core(name, membership)
+    # The gateway is the root of its unit: above it is the hub.
     if isinstance(port, HierarchicalCore) and port.master is None:
         port.master = HUB
     port.on_message(LinkUp(), HUB, 0)
@@ -345,24 +366,26 @@ def _port(name: str, membership: Membership) -> UnitCore:
 def _hub(name: str, memberships: Sequence[Membership]) -> UnitCore:
     if memberships[0].kind == "advertising":
         return AdvertisingCore(name)
-    roots = [one for one in memberships if one.kind == "hierarchical" and one.master is None]
-    return Hub(name, frozenset(_inner(one.unit) for one in roots))
+    roots = [member for member in memberships if member.kind == "hierarchical" and member.master is None]
+    return Hub(name, frozenset(_inner(member.unit) for member in roots))
 
 
 def _check(name: str, memberships: Sequence[Membership]) -> None:
-    if not memberships or len({one.unit for one in memberships}) < len(memberships):
-        raise InputError(f"gateway {shown(name)} is in units of different names, at least one")
-    if len({one.kind == "advertising" for one in memberships}) > 1:
-        raise InputError(f"gateway {shown(name)}: its units are all advertisement-based, or none is")
-    neighbors = [other for one in memberships for other in one.neighbors]
+    if not memberships or len({member.unit for member in memberships}) < len(memberships):
+        raise InputError(f"gateway {shown(name)} needs at least one unit, and its units must have different names")
+    if len({member.kind == "advertising" for member in memberships}) > 1:
+        raise InputError(f"gateway {shown(name)}: either all its units must be advertisement-based, or none")
+    neighbors = [neighbor for member in memberships for neighbor in member.neighbors]
     if len(set(neighbors)) < len(neighbors):
-        raise InputError(f"gateway {shown(name)}: a neighbor is in one of its units")
-    for one in memberships:
-        if one.master is not None and (one.kind != "hierarchical" or one.master not in one.neighbors):
-            raise InputError(f"gateway {shown(name)}: its master in {shown(one.unit)} is a neighbor in that hierarchy")
-    for other in [name, *neighbors]:
-        if other.startswith(INNER):
-            raise InputError(f"broker {shown(other)}: its name does not begin with {INNER}")
+        raise InputError(f"gateway {shown(name)}: a neighbor must be in only one of its units")
+    for member in memberships:
+        master = member.master
+        if master is not None and (member.kind != "hierarchical" or master not in member.neighbors):
+            unit = shown(member.unit)
+            raise InputError(f"gateway {shown(name)}: {unit} must be hierarchical, and its master there a neighbor")
+    for broker in [name, *neighbors]:
+        if broker.startswith(INNER):
+            raise InputError(f"broker {shown(broker)}: the name of a broker does not begin with {INNER}")
 
 
 def _stranger(name: str, source: Interface) -> Refuse:

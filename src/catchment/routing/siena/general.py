@@ -1,25 +1,28 @@
 """Brokers as peers in any network, with cycles and redundant links (SIENA §4.3, §5.2.3).
 
-The text leaves the general architecture to "well-known techniques": here, link states (`link_states.py`). Every broker
-floods two records, the links it has and what its own clients want (the roots of it: covering at the origin), each
-with a number that only grows. So all brokers know the same, and each computes the same shortest-path trees.
+The text leaves the general architecture to "well-known techniques": here, link states (`parts/link_states.py`). Every
+broker, the *origin*, floods two *records*: the links that it has, and what its own clients want. (Of these filters only
+the roots: the origin leaves out a filter that another of its own covers.) Each record has a number that only grows. So
+all brokers have the same records, and each computes the same shortest-path trees.
 
-A notification travels down the tree of the broker it was published at: a broker forwards it to a neighbor that is
-below it in that tree if somebody beyond wants it. Each broker has one place in the tree, so nothing loops or comes
-twice. That is equation (1) with NST taken by origin; reduction by covering *between* origins, which the acyclic
-algorithm does, would be wrong here: two filters of different origins travel different trees, so one cannot stand in
-for the other.
+A notification travels down the tree of the broker it was published at. A broker forwards it to a neighbor below it in
+that tree if a broker in that direction wants it. Each broker has one place in the tree, so no notification goes in a
+circle or comes twice. This is equation (1) with NST taken for each origin. The acyclic algorithm also leaves out
+filters that are covered by a filter of *another* origin. That would be wrong here: two filters of different origins
+travel in different trees, so one cannot stand for the other.
 
-Links             replaces the record if newer, and is flooded on.
-Wants, -Change    likewise; a change that does not follow the record known is the neighbor's mistake.
-own record        heard from others with a greater number: from before a crash, and the clock went back. Ours is
-                  stated anew with one greater.
-LinkUp            both ends give each other all records they have: two networks that were apart become one.
-LinkDown          our links are stated anew. What a broker that is gone wanted is kept, and is not followed until it
-                  is back.
-notifications     what has come before is dropped: by publisher, all that is not newer than the last. While records
-                  spread, brokers may disagree about trees; then that, and a bound on hops, keep copies from going
-                  round. What is lost or late then is lost: best effort, as in §3.9.
+Links             The record replaces an older one of its origin, and is flooded on.
+Wants             The same.
+WantsChange       The same, if it follows the record that is known. If it does not, the neighbor has made a mistake.
+own record        A broker hears a record of its own clients' wants with a number that is not less than its own: the
+                  record is from before a crash, and the clock has gone back since. The broker states its wants again,
+                  with a greater number.
+LinkUp            Both ends give each other all records that they have: two networks that were apart become one.
+LinkDown          The broker states its links again. The wants of a broker that cannot be reached are kept, but nothing
+                  is sent for them until it is back.
+notifications     A notification that is not newer than the last one of its publisher has come before: it is dropped.
+                  While records spread, brokers may disagree about the trees. Then this rule, and a bound on hops, keep
+                  copies from going round. What is lost or late during that time is lost: best effort, as in §3.9.
 """
 
 from __future__ import annotations
@@ -59,11 +62,11 @@ from catchment.routing.siena.client_interest import ClientInterest
 from catchment.routing.siena.forwarding import Change, Forwarding
 from catchment.routing.siena.messages import OriginHeader, Wants, WantsChange
 
-# Links that a notification may travel: longer than any shortest path of a network this size of broker serves.
+# Links that a notification may cross: more than the longest shortest path in a network that such brokers serve.
 HOPS_MAX: Final = 255
-# Brokers of one network, those that are gone among them: each has records here, and a tree of all.
+# Brokers of one network, including those that are gone: this broker keeps the records of each, and a tree for each.
 BROKERS_MAX: Final = 10_000
-# Publishers whose last number is kept, the longest silent forgotten first.
+# Publishers whose last number is kept. The publisher that has been silent longest is forgotten first.
 PUBLISHERS_MAX: Final = 100_000
 
 GeneralMessage = Links | Wants | WantsChange
@@ -75,14 +78,16 @@ class GeneralCore:
     def __init__(self, name: str) -> None:
         self.name = name
         self.clients = ClientSide()
-        # What our own clients want. All other brokers are told the same, its roots: one audience, named as we are.
+        # What our own clients want. All other brokers are told the same filters, its roots. So for `own` all of them
+        # together are one neighbor, which has the name of this broker.
         self.own: Forwarding[Filter] = Forwarding()
         self._others = Neighbor(name)
         self.own.connect(self._others)
         self._client_wants = ClientInterest(self.clients, self.own)
-        # What the clients of the other brokers want, by the broker that they are at.
+        # What the clients of the other brokers want, by broker.
         self.remote = RemoteFilters()
         self.links = LinkStates(name)
+        # The number of the last known record of wants, by origin.
         self._wants_seq: dict[str, int] = {name: 0}
         self._newest = Newest(PUBLISHERS_MAX)
         self._matched = 0
@@ -91,10 +96,11 @@ class GeneralCore:
 
     @property
     def origins(self) -> tuple[str, ...]:
-        """The brokers that can be reached, this one among them."""
+        """The names of the brokers that can be reached from this one. This broker is one of them."""
         return self.links.reached
 
     def wants_of(self, origin: str) -> tuple[Filter, ...]:
+        """The filters in the record of wants of an origin."""
         return self.own.told_to(self._others) if origin == self.name else tuple(self.remote.of(origin))
 
     def _hops_from(self, origin: str) -> dict[str, str]:
@@ -105,6 +111,7 @@ class GeneralCore:
     def on_message(
         self, message: ClientRequest | HostMessage | GeneralMessage, source: Interface, now: Time
     ) -> list[Action]:
+        # The first message tells the time: from now on our record has a number above those from before a crash.
         if not self._wants_seq[self.name]:
             self._wants_seq[self.name] = self._after(0, now)
         if isinstance(message, ClientRequest):
@@ -150,13 +157,14 @@ class GeneralCore:
     def _flooded(self, message: BrokerMessage, source: Neighbor | None = None) -> list[Action]:
         return self.links.flooded(message, source)
 
-    # --- what our own clients want ---
+    # --- the wants of our own clients ---
 
     def _stated(self, now: Time) -> list[Action]:
-        """What has changed in that, told to all."""
+        """Floods what has changed in the wants of our own clients."""
         return [action for _, change in self.own.flush() for action in self._state(change, now)]
 
     def _state(self, change: Change[Filter], now: Time) -> list[Action]:
+        # With the number of the record that it changes: a broker that does not have that record must not apply it.
         before = self._wants_seq[self.name]
         seq = self._wants_seq[self.name] = self._after(before, now)
         return self._flooded(WantsChange(self.name, seq, before, change.withdrawn, change.announced))
@@ -164,7 +172,7 @@ class GeneralCore:
     def _whole_wants(self, origin: str) -> Wants:
         return Wants(origin, self._wants_seq[origin], tuple(sorted(self.wants_of(origin), key=str)))
 
-    # --- records of others ---
+    # --- records of other brokers ---
 
     def _on_neighbor(self, message: GeneralMessage, source: Neighbor, now: Time) -> list[Action]:
         try:
@@ -182,7 +190,7 @@ class GeneralCore:
                 assert_never(message)
 
     def _check_room(self, message: GeneralMessage) -> None:
-        """LimitError if a neighbor states more than there is room for."""
+        """LimitError if there is no room for what a neighbor states."""
         match message:
             case Links():
                 if message.origin not in self.links.records:
@@ -199,13 +207,15 @@ class GeneralCore:
     def _on_wants(self, message: Wants, source: Neighbor, now: Time) -> list[Action]:
         if message.origin == self.name:
             return self._outbid(message, now)
+        # Flooding ends here: each broker passes a record on only when it is new to it.
         if self._wants_seq.get(message.origin, -1) >= message.seq:
             return []
         self._replace(message.origin, message.seq, message.filters)
         return self._flooded(message, source)
 
     def _outbid(self, message: Wants, now: Time) -> list[Action]:
-        """Our own wants as others know them: from before a crash, if they are newer than ours."""
+        """A neighbor has sent a record of our own wants. If it is from before a crash and would beat ours, states ours
+        again with a greater number."""
         mine = self._whole_wants(self.name)
         if message.seq < mine.seq or message == mine:
             return []
@@ -216,6 +226,8 @@ class GeneralCore:
         known = self._wants_seq.get(message.origin, 0)
         if message.seq <= known or message.origin == self.name:
             return []
+        # A link keeps order, and a neighbor floods each record before the changes that follow it. So a gap is the
+        # neighbor's mistake.
         if message.after != known:
             what = f"told a change of {message.origin} after {message.after}, known is {known}"
             return [Refuse(source, RemoteProtocolError(source.name, what))]
@@ -225,6 +237,7 @@ class GeneralCore:
         return self._flooded(message, source)
 
     def _replace(self, origin: str, seq: int, filters: Sequence[Filter]) -> None:
+        """From now on, these are the wants of an origin."""
         self.remote.replace(origin, filters)
         self._wants_seq[origin] = seq
 
@@ -232,13 +245,15 @@ class GeneralCore:
 
     def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]:
         is_new = self._newest.is_new
+        # `is_new` also remembers: it is asked once for each notification.
         fresh = [routed for routed in batch if routed.header.hops <= HOPS_MAX and is_new(routed.notification)]
         self._matched += len(fresh)
         notifications = [routed.notification for routed in fresh]
         actions = self.clients.due(notifications, now)
         outgoing: dict[Neighbor, list[Routed]] = {}
-        # Most of a batch has one header and goes the same ways: for each header and set of origins that want it, the
-        # header that goes on, and the batches that it goes into.
+        # The trick: most notifications of a batch have the same header and are wanted by the same origins, so they go
+        # the same way. A way is computed once for each header and set of origins: the header that they get, and the
+        # outgoing batches that they are appended to.
         ways: dict[tuple[Header, tuple[str, ...]], tuple[OriginHeader, list[list[Routed]]]] = {}
         for routed, origins in zip(fresh, self.remote.wanting(notifications), strict=True):
             if not origins:
@@ -257,13 +272,13 @@ class GeneralCore:
         return actions + [Forward(neighbor, tuple(outgoing[neighbor])) for neighbor in sorted(outgoing)]
 
     def _onward(self, header: Header) -> OriginHeader:
-        """What is written on it from here on. What comes without an origin was published here."""
+        """The header that a notification gets for the next link. If it has no origin yet, it was published here."""
         return OriginHeader(header.hops + 1, header.origin if isinstance(header, OriginHeader) else self.name)
 
     def _next(self, origin: str, origins: Sequence[str], source: Interface) -> list[Neighbor]:
-        """The neighbors that a notification from an origin goes to, if these origins want it."""
+        """The neighbors that a notification published at `origin` goes to, if the brokers in `origins` want it."""
         hops = self._hops_from(origin)
-        neighbors = map(Neighbor, sorted({hops[one] for one in origins if one in hops}))
+        neighbors = map(Neighbor, sorted({hops[broker] for broker in origins if broker in hops}))
         return [neighbor for neighbor in neighbors if neighbor in self.links.costs]
 
     # --- looking in ---
@@ -277,7 +292,7 @@ class GeneralCore:
         return Inspection(tables, work, self.links.known_brokers())
 
     def leftovers(self) -> list[str]:
-        # What a broker that cannot be reached wanted is kept until it is back.
+        # The wants of a broker that cannot be reached do not count: they are kept until it is back.
         reached = [origin for origin in self.origins if origin != self.name]
         remote = [f"{filter} of {origin}" for origin in reached for filter in self.remote.of(origin)]
         return [*self.clients.leftovers(), *map(str, self.own.poset), *remote]

@@ -1,8 +1,9 @@
-"""Monitors of which some filters are watched upstream: for those, only what a neighbor held back counts.
+"""Monitors of patterns of which brokers upstream watch a part.
 
-A broker that delegated a part of a pattern (`delegating.py`) may still get single notifications for it, because
-somebody else wants them. A monitor that saw them twice, at once and again with the part, would find sequences that
-are not there.
+A broker that has delegated a part of a pattern (`delegating.py`) gets the notifications for it when the neighbor sends
+what it has *held back* (a `Part`). It may also get some of them one by one, because somebody else wants them. A monitor
+that sees a notification twice, alone and again with the part, would find sequences that are not there. So for the
+filters of a delegated part, only notifications that were held back count.
 """
 
 from __future__ import annotations
@@ -18,35 +19,38 @@ from catchment.routing.parts.watching import Completed, Watching, completed, ins
 
 
 class HeldWatching(Watching):
+    """Monitors that know which filters of their patterns are delegated."""
+
     def __init__(self) -> None:
         super().__init__()
-        # For each pattern the filters for which only `see_held` counts.
+        # For each pattern, the places of the filters that are delegated: for these only `see_held` counts.
         self._held_back: dict[Pattern, Collection[int]] = {}
 
     def _monitor(self, pattern: Pattern) -> Monitor:
         return HeldMonitor(pattern)
 
     def hold_back(self, pattern: Pattern, steps: Collection[int]) -> None:
-        """For these filters of a pattern only what `see_held` is given counts."""
+        """From now on, `steps` are the places of the filters of a pattern that are delegated."""
         self._held_back[pattern] = steps
         if not steps:
             del self._held_back[pattern]
 
     def see(self, identity: str, id: str, notification: Notification, steps: Collection[int], now: Time) -> Completed:
         if self._held_back:
-            elsewhere = self._held_back.get(self._held_monitor(identity, id).pattern, ())
-            steps = tuple(step for step in steps if step not in elsewhere)
+            delegated = self._held_back.get(self._held_monitor(identity, id).pattern, ())
+            steps = tuple(step for step in steps if step not in delegated)
         return super().see(identity, id, notification, steps, now)
 
     def see_held(
         self, identity: str, id: str, notification: Notification, steps: Collection[int], now: Time
     ) -> Completed:
-        """Shows a monitor one that was held back; others of its source may have come before it."""
+        """Shows a monitor a notification that was held back. Notifications that its source published later may have
+        come before it."""
         monitor = self._held_monitor(identity, id)
         return completed(monitor, notification, partial(monitor.on_held, notification, instant(now), steps))
 
     def is_inside(self, identity: str, id: str, first: int, last: int) -> bool:
-        """Whether a monitor has the notification for the first of these filters and not that for the last."""
+        """Whether a monitor has a notification for the filter at `first`, and none for the filter at `last`."""
         return self._held_monitor(identity, id).is_inside(first, last)
 
     def _held_monitor(self, identity: str, id: str) -> HeldMonitor:

@@ -1,16 +1,16 @@
-"""What brokers do alike that tell each other what they want hop by hop (SIENA §5.2.3).
+"""The base of all brokers that announce filters hop by hop: each broker tells its neighbors what it wants (§5.2.3).
 
-State: the local clients; the interest of all subscribers (identities and neighbors) in a `Forwarding`; the neighbors'
-filters with their matcher.
+State: the local clients; the *interest*, that is the filters of all subscribers (identities and neighbors), in a
+`Forwarding`; and the neighbors' filters once more, with a matcher (`RemoteFilters`).
 
-Subscribe, Cancel, …   the client side changes, then the identity's entries in the poset (`client_interest.py`).
-Interest               a neighbor's filters, entered and taken likewise.
+Subscribe, Cancel, …   The client side changes, then the filters that the identity holds (`client_interest.py`).
+Interest               The filters that the neighbor holds change in the same way.
 LinkUp, LinkDown       `peer_connect` and `peer_disconnect` of §5.2.3.
-notifications          to each local identity with a match once, and once to each neighbor, save the one they came
-                       from, that holds a filter which matches.
+notifications          go once to each local identity that has a matching subscription, and once to each neighbor that
+                       holds a matching filter, except the neighbor that they came from.
 
-An architecture says what its brokers tell each other (`_on_neighbor`), whom interest is told to (`_may_tell`) and
-where notifications go besides (`_always_to`).
+Each architecture decides what its brokers say to each other (`_on_neighbor`), which filters a neighbor may be told
+(`_may_tell`), and which neighbors get every notification (`_always_to`). Sections are those of the SIENA text.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ M = TypeVar("M", bound=BrokerMessage)
 
 
 class HopByHopCore(ABC, Generic[M]):
-    """A broker named `name`; `M` is what brokers of its architecture say to each other."""
+    """A broker named `name`. `M` is the union of the messages that brokers of its architecture send each other."""
 
     def __init__(self, name: str, watching: Watching | None = None) -> None:
         self.name = name
@@ -70,18 +70,18 @@ class HopByHopCore(ABC, Generic[M]):
 
     @abstractmethod
     def _on_neighbor(self, message: M, source: Neighbor, now: Time) -> list[Action]:
-        """What a neighbor says. LimitError, before anything is changed, if there is no room for it."""
+        """Takes a message of a neighbor. If there is no room for it, raises LimitError before it changes anything."""
 
     def _may_tell(self, filter: Filter, neighbor: Neighbor) -> bool:
-        """Whether a neighbor is one to tell of a filter."""
+        """Whether a filter may be announced to a neighbor."""
         return True
 
     def _needed(self, wanted: Wanted) -> tuple[Filter, ...]:
-        """The filters that are wanted of the network for a subscription."""
+        """The filters that a subscription needs from the network."""
         return filters_for(wanted)
 
     def _always_to(self, source: Interface) -> tuple[Neighbor, ...]:
-        """Neighbors that get every notification."""
+        """The neighbors that get every notification that comes from `source`."""
         return ()
 
     # --- messages ---
@@ -119,11 +119,11 @@ class HopByHopCore(ABC, Generic[M]):
         return self._flushed(now)
 
     def _on_request(self, message: ClientRequest, source: Client) -> list[Action]:
-        """CatchmentError if it cannot be done."""
+        """Does what a client asks for; CatchmentError if it cannot be done."""
         return self._wants.request(message, source)
 
     def _forgotten(self, identity: str) -> None:
-        """An identity is gone, and what it wanted with it."""
+        """Called when an identity is gone, after its subscriptions are."""
 
     def _on_link_up(self, neighbor: Neighbor) -> list[Action]:
         self._disconnect(neighbor)
@@ -135,7 +135,7 @@ class HopByHopCore(ABC, Generic[M]):
         return []
 
     def _on_interest(self, message: Interest, source: Neighbor, now: Time) -> list[Action]:
-        # What is withdrawn may never have been there: it makes no room.
+        # What the message withdraws is not counted as room: the neighbor may not have announced it.
         self.remote.check_room(len(message.announced))
         for filter in message.withdrawn:
             self._forget(source, self.interest.unsubscribe(source, filter))
@@ -144,17 +144,19 @@ class HopByHopCore(ABC, Generic[M]):
         return self._flushed(now)
 
     def _flushed(self, now: Time) -> list[Action]:
-        """What neighbors must hear."""
+        """Tells the neighbors what has changed for them."""
         return [
             Send(neighbor, Interest(change.withdrawn, change.announced)) for neighbor, change in self.interest.flush()
         ]
 
-    # --- interest, and the matcher of the neighbors' ---
+    # --- interest, and the matcher of the neighbors' filters ---
 
     def _subscribe(self, subscriber: Subscriber, filter: Filter) -> None:
+        """Enters a filter of a neighbor or of a pattern. A filter that matches nothing is left out."""
         if filter.is_empty:
             return
         held, replaced = self.interest.subscribe(subscriber, filter)
+        # The matcher has exactly the filters that neighbors hold in `interest`.
         if isinstance(subscriber, Neighbor):
             self._forget(subscriber, replaced)
             if held is not None:
@@ -164,6 +166,7 @@ class HopByHopCore(ABC, Generic[M]):
         self._forget(neighbor, self.interest.disconnect(neighbor))
 
     def _forget(self, neighbor: Neighbor, filters: Sequence[Filter]) -> None:
+        """Takes filters that a neighbor holds no longer out of the matcher."""
         for filter in filters:
             self.remote.remove(neighbor.name, filter)
 
@@ -185,7 +188,7 @@ class HopByHopCore(ABC, Generic[M]):
         return actions
 
     def _on_notification(self, routed: Routed, source: Interface, now: Time) -> list[Action]:
-        """The same for one, as in most of a simulation, with less ado."""
+        """The same for a batch of one, with less work: in a simulation most batches are such."""
         notifications = (routed.notification,)
         actions = self.clients.due(notifications, now)
         outgoing: tuple[Routed, ...] = ()

@@ -1,7 +1,7 @@
-"""What SIENA's brokers say to each other, and the header that general networks write on notifications.
+"""The messages that SIENA's brokers send each other, and the header of notifications in general networks.
 
-hop by hop     Interest, Advertised; Delegated and Part of patterns
-general        Wants, WantsChange, and `Links` of the link states (`parts/link_states.py`)
+hop by hop     Interest and Advertised; for patterns, Delegated and Part
+general        Wants and WantsChange, and `Links` of the link states (`parts/link_states.py`)
 """
 
 from __future__ import annotations
@@ -14,26 +14,27 @@ from catchment.routing.messages import BrokerMessage, Header, Time
 
 
 class Interest(BrokerMessage, frozen=True):
-    """What the sender wants to be sent: filters withdrawn and filters announced, as one change.
+    """What the sender wants to get: the filters that it withdraws and the filters that it announces, as one change.
 
-    One message, so that there is no moment between the two: what a withdrawn filter let through is let through
-    still if one of the announced wants it."""
+    Both are in one message, so that there is no moment between them: a notification that a withdrawn filter let through
+    and an announced one lets through is never missed."""
 
     withdrawn: tuple[Filter, ...] = ()
     announced: tuple[Filter, ...] = ()
 
 
 class Advertised(BrokerMessage, frozen=True):
-    """What may come from the sender, or through it: advertisements withdrawn and announced, as one change."""
+    """What notifications may come from the sender or through it: the advertisements that it withdraws and those that it
+    announces, as one change."""
 
     withdrawn: tuple[Advertisement, ...] = ()
     announced: tuple[Advertisement, ...] = ()
 
 
 class Delegated(BrokerMessage, frozen=True):
-    """Patterns that the sender wants thinned for it (SIENA §5.4.3), withdrawn and announced, and what it wants besides:
-    one change. Each that is withdrawn is answered with a last `Part`. `ongoing` names those announced of which the
-    sender may already have the first notifications."""
+    """The patterns that the receiver is to thin for the sender (SIENA §5.4.3): those withdrawn and those announced,
+    together with a change of plain interest, as one change. The receiver answers each withdrawn pattern with a last
+    `Part`. `ongoing` has the announced patterns of which the sender may already have the first notifications."""
 
     withdrawn: tuple[Pattern, ...] = ()
     announced: tuple[Pattern, ...] = ()
@@ -42,8 +43,8 @@ class Delegated(BrokerMessage, frozen=True):
 
 
 class Held(Struct, frozen=True, array_like=True):
-    """A notification that was held back, for some filters of a pattern, by their places in it. `arrived` is when it
-    came to the broker that held it first."""
+    """A notification that was held back. `steps` are the places of the filters of the pattern that it is held for.
+    `arrived` is when it came to the first broker that held it."""
 
     notification: Notification
     arrived: Time
@@ -51,7 +52,8 @@ class Held(Struct, frozen=True, array_like=True):
 
 
 class Part(BrokerMessage, frozen=True):
-    """What was held back of a delegated pattern, by time of publication; the last for one that was withdrawn."""
+    """What was held back for a delegated pattern, by time of publication. `is_last` answers a withdrawal: no more parts
+    of this pattern follow, unless it is delegated again."""
 
     pattern: Pattern
     held: tuple[Held, ...]
@@ -59,7 +61,7 @@ class Part(BrokerMessage, frozen=True):
 
 
 class Wants(BrokerMessage, frozen=True):
-    """All that the clients of `origin` want. Flooded."""
+    """All that the clients of `origin` want. Brokers flood it."""
 
     origin: str
     seq: int
@@ -67,7 +69,7 @@ class Wants(BrokerMessage, frozen=True):
 
 
 class WantsChange(BrokerMessage, frozen=True):
-    """What has changed in that since the record numbered `after`. Flooded."""
+    """What has changed in the wants of `origin` since the record numbered `after`. Brokers flood it."""
 
     origin: str
     seq: int
@@ -77,6 +79,6 @@ class WantsChange(BrokerMessage, frozen=True):
 
 
 class OriginHeader(Header, frozen=True, gc=False):
-    """`origin` is the broker that the notification was published at: it travels down that broker's tree."""
+    """`origin` is the broker where the notification was published: the notification travels down that broker's tree."""
 
     origin: str

@@ -1,4 +1,4 @@
-"""What some of SIENA's architectures have to know of a broker: its master, its units, how it talks to neighbors."""
+"""The settings of SIENA's architectures: the master of a broker, its units, how it merges what it tells neighbors."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from catchment.routing.siena.merging import LinkPolicy, MergeableCore, Merging, 
 
 
 class HierarchicalSettings(Settings, frozen=True):
-    """`master` is the name of the broker above; the root has none."""
+    """`master` is the name of the broker above this one; the root has none."""
 
     master: str | None = None
 
 
 class UnitSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    """A unit that the broker is in: its neighbors there by name, and in a hierarchy the broker above it."""
+    """A unit that the broker is in: the names of its neighbors there, and in a hierarchy its master."""
 
     unit: str
     kind: Kind
@@ -34,13 +34,14 @@ class UnitSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HybridSettings(Settings, frozen=True):
-    """The units that the broker is in; in more than one it is a gateway."""
+    """The units that the broker is in. A broker that is in more than one is a gateway."""
 
     units: tuple[UnitSettings, ...] = ()
 
 
 class Expected(Struct, frozen=True, forbid_unknown_fields=True, rename={"low": "from", "high": "to"}):
-    """How the values of an attribute are spread: evenly from `from` to `to`, or each of `one_of` alike."""
+    """Which values of an attribute to expect: numbers from `from` to `to`, evenly, or each value of `one_of` equally
+    often."""
 
     low: float = 0.0
     high: float = 0.0
@@ -52,11 +53,11 @@ class Expected(Struct, frozen=True, forbid_unknown_fields=True, rename={"low": "
 
 
 class MergingSettings(Settings, frozen=True):
-    """How a broker merges and batches what it says over its links (SIENA §5.3).
+    """How a broker merges and batches what it tells its neighbors (SIENA §5.3).
 
-    `around` is the architecture that it merges for. `merging` is "none", "perfect", or the share that nobody asked
-    for of what a merged filter may let through; `expected` says how notifications are spread, for that share.
-    `batch_ms` is how long changes wait to go together."""
+    `around` is the architecture of the broker. `merging` is "none", "perfect", or a number: how much of what a merged
+    filter lets through may be unwanted, as a share. `expected` says which notifications to expect, to compute that
+    share. `batch_ms` is how long changes wait so that they go together."""
 
     around: Literal["acyclic", "hierarchical", "advertising"] = "acyclic"
     master: str | None = None
@@ -67,8 +68,8 @@ class MergingSettings(Settings, frozen=True):
 
 def hybrid_core(name: str, settings: HybridSettings) -> HybridCore:
     if not settings.units:
-        raise InputError("siena hybrid needs units: write [[settings.units]] for each that the broker is in")
-    return HybridCore(name, [Membership(each.unit, each.kind, each.neighbors, each.master) for each in settings.units])
+        raise InputError("siena hybrid needs units: write [[settings.units]] for each unit that the broker is in")
+    return HybridCore(name, [Membership(unit.unit, unit.kind, unit.neighbors, unit.master) for unit in settings.units])
 
 
 def merging_core(name: str, settings: MergingSettings) -> MergingCore:
@@ -77,7 +78,9 @@ def merging_core(name: str, settings: MergingSettings) -> MergingCore:
 
 def _inner(name: str, settings: MergingSettings) -> MergeableCore:
     if settings.master is not None and settings.around != "hierarchical":
-        raise InputError(f"siena merging: a broker has a master only around hierarchical, not {settings.around}")
+        raise InputError(
+            f'siena merging: master needs around = "hierarchical", but around is {settings.around}: leave out master'
+        )
     match settings.around:
         case "acyclic":
             return AcyclicCore(name)
@@ -89,12 +92,12 @@ def _inner(name: str, settings: MergingSettings) -> MergeableCore:
 
 def _policy(settings: MergingSettings) -> LinkPolicy:
     if settings.batch_ms < 0:
-        raise InputError(f"siena merging: batch_ms is not negative, got {settings.batch_ms}")
+        raise InputError(f"siena merging: batch_ms must not be negative, got {settings.batch_ms}")
     batch = round(settings.batch_ms * SECOND / 1_000)
     if settings.merging == "none":
         return LinkPolicy(None, batch)
     share = settings.merging if isinstance(settings.merging, float) else 0.0
     if not 0 <= share < 1:
         raise InputError(f"siena merging: the share is from 0 to less than 1, got {share}")
-    distribution = Distribution({name: each.spread() for name, each in settings.expected.items()})
+    distribution = Distribution({name: expected.spread() for name, expected in settings.expected.items()})
     return LinkPolicy(Merging(share, distribution), batch)
