@@ -6,6 +6,8 @@ general        Wants, WantsChange, and `Links` of the link states (`parts/link_s
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from msgspec import Struct
 
 from catchment.model.filter import Advertisement, Filter, Pattern
@@ -52,6 +54,8 @@ class Held(Struct, frozen=True, array_like=True):
 
 class Part(BrokerMessage, frozen=True):
     """What was held back of a delegated pattern, by time of publication; the last for one that was withdrawn."""
+
+    carries_notifications: ClassVar[bool] = True
 
     pattern: Pattern
     held: tuple[Held, ...]

@@ -1,0 +1,294 @@
+"""What a run comes to, as plain data, and the meter that finds it out.
+
+Measures mean the same for every routing system, because they come from what nodes do and what cores say when they are
+looked into (`routing/core.py`), never from the insides of a system.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from datetime import timedelta
+from statistics import fmean
+from typing import Final
+
+from msgspec import Struct
+
+from catchment.model.notification import Notification
+from catchment.routing.messages import SECOND, BrokerMessage, Deliver, DeliverSequence, Time
+from catchment.sim.network import MILLISECOND, NOTIFICATIONS
+from catchment.sim.simulation import BEGINNING, SimClient, Simulation
+
+# So many latencies are kept to take percentiles of. Past that, each new one replaces a random one.
+LATENCIES_KEPT_MAX: Final = 100_000
+# Why control messages are sent: `simulation.control_caused` counts by these.
+CAUSES: Final = ("change", "traffic", "idle")
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class NotificationCount(Struct, frozen=True):
+    """`link`: messages that carried notifications over a link, those sent again too. `logical`: hops between brokers
+    that handle a notification; brokers between them that only relay it are not counted."""
+
+    link: int
+    logical: int
+
+
+class MessageCount(Struct, frozen=True):
+    """Of the messages of one name. `cost` is each message times the cost of its link, as in the SIENA text."""
+
+    messages: int
+    bytes: int
+    cost: int
+
+
+class Size(Struct, frozen=True):
+    """Of the broker that has most, and of all brokers together."""
+
+    largest: int
+    total: int
+
+
+class TableSizes(Struct, frozen=True):
+    """The most that was there at any look. A look is taken each simulated second, and at the end."""
+
+    filters: Size
+    bytes: Size
+
+
+class Latency(Struct, frozen=True):
+    """From a publication to its delivery."""
+
+    mean: float
+    p99: float
+
+
+class Convergence(Struct, frozen=True):
+    """From a change (what a client asks, a fault) to the arrival of the last control message that it caused."""
+
+    mean: float
+    most: float
+
+
+class WorkDone(Struct, frozen=True):
+    """Notifications that brokers matched and pairs of filters that they compared: in all, and for each notification
+    published. None if nothing was published."""
+
+    matched: int
+    compared: int
+    matched_each: float | None
+    compared_each: float | None
+
+
+class LinkLoad(Struct, frozen=True):
+    """What went over a link, both ways."""
+
+    between: tuple[str, str]
+    messages: int
+    bytes: int
+
+
+class Sample(Struct, frozen=True):
+    """What happened since the last sample; of `filters`, how many all tables hold at this time."""
+
+    at_s: float
+    published: int
+    delivered: int
+    link: int
+    control: int
+    bytes: int
+    false_positives: int
+    filters: int
+
+
+class Measures(Struct, frozen=True, kw_only=True):
+    """What a run came to since the end of its warm-up. What cannot be known, because nothing happened, is None."""
+
+    simulated_s: float
+    warm_up_s: float
+    published: int
+    # Notifications and completed sequences that clients got.
+    delivered: int
+    # Requests and publications that brokers refused.
+    refused: int
+    notifications: NotificationCount
+    # Messages between brokers that are not notifications, by name.
+    control: dict[str, int]
+    # Of those that arrived, how many a change caused, how many a notification, and how many an idle timer.
+    control_caused: dict[str, int]
+    # Of all messages between brokers.
+    bytes: int
+    cost: int
+    # By name; what carries notifications is there too.
+    messages: dict[str, MessageCount]
+    tables: TableSizes
+    # Links between publisher and subscriber, by the way that deliveries took.
+    hops_mean: float | None
+    latency_ms: Latency | None
+    convergence_ms: Convergence | None
+    # Notifications that a broker got from another and neither delivered nor passed on nor kept.
+    false_positives: int
+    work: WorkDone
+    samples: tuple[Sample, ...]
+    links: tuple[LinkLoad, ...]
+
+
+class Meter:
+    """Measures a run: an observer of its simulation. `messages` are what the brokers of the system may say."""
+
+    def __init__(self, messages: Iterable[type[BrokerMessage]], seed: int) -> None:
+        self.samples: list[Sample] = []
+        self._carrying = {NOTIFICATIONS, *(each.__name__ for each in messages if each.carries_notifications)}
+        self._rng = random.Random(f"{seed} latencies")
+        self._start: Time = 0
+        self._sampled: Counter[str] = Counter()
+        self._refused_before = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._published = self._delivered = 0
+        self._latencies_ms: list[float] = []
+        self._hops_total = self._hops_known = 0
+        self._filters = self._bytes = Size(0, 0)
+
+    # --- watching ---
+
+    def published(self, simulation: Simulation, client: SimClient, notification: Notification) -> None:
+        self._published += 1
+
+    def delivered(self, simulation: Simulation, client: SimClient, delivery: Deliver | DeliverSequence) -> None:
+        self._delivered += 1
+        # A sequence is due when its last notification is published.
+        last = delivery.notification if isinstance(delivery, Deliver) else delivery.notifications[-1]
+        assert last.time is not None
+        latency_ms = (simulation.now - (last.time - BEGINNING) // _MICROSECOND) / MILLISECOND
+        if len(self._latencies_ms) < LATENCIES_KEPT_MAX:
+            self._latencies_ms.append(latency_ms)
+        elif self._rng.random() < LATENCIES_KEPT_MAX / self._delivered:
+            self._latencies_ms[self._rng.randrange(LATENCIES_KEPT_MAX)] = latency_ms
+        if (hops := simulation.hops_of(last)) is not None:
+            self._hops_total += hops
+            self._hops_known += 1
+        # A run may have millions.
+        client.received.clear()
+
+    def look_at_tables(self, simulation: Simulation) -> None:
+        filters, sizes = _table_sizes(simulation)
+        self._filters = _most(self._filters, filters)
+        self._bytes = _most(self._bytes, sizes)
+
+    def reset(self, simulation: Simulation) -> None:
+        """The warm-up is over: measures begin anew. The samples go on."""
+        # What has happened since the last sample is still to be in the next, though counts begin at 0 again.
+        self._sampled.subtract(self._counts(simulation))
+        self._start = simulation.now
+        self._refused_before = _refused(simulation)
+        self._clear()
+        simulation.reset_measures()
+        self.look_at_tables(simulation)
+
+    # --- measures ---
+
+    def sample(self, simulation: Simulation) -> None:
+        """Adds a sample of what has happened since the last."""
+        counts = self._counts(simulation)
+        since = {name: count - self._sampled[name] for name, count in counts.items()}
+        self._sampled = counts
+        filters, _ = _table_sizes(simulation)
+        self.samples.append(Sample(at_s=simulation.now / SECOND, filters=filters.total, **since))
+
+    def _counts(self, simulation: Simulation) -> Counter[str]:
+        counts = Counter(
+            published=self._published, delivered=self._delivered, false_positives=simulation.unwanted,
+            link=0, control=0, bytes=0,
+        )  # fmt: skip
+        for _, name, carried in simulation.traffic:
+            counts["link" if name in self._carrying else "control"] += carried.messages
+            counts["bytes"] += carried.bytes
+        return counts
+
+    def measured(self, simulation: Simulation) -> Measures:
+        counts = self._counts(simulation)
+        messages = _messages(simulation)
+        return Measures(
+            simulated_s=simulation.now / SECOND,
+            warm_up_s=self._start / SECOND,
+            published=self._published,
+            delivered=self._delivered,
+            refused=_refused(simulation) - self._refused_before,
+            notifications=NotificationCount(
+                counts["link"],
+                sum(carried.logical for _, name, carried in simulation.traffic if name in self._carrying),
+            ),
+            control={name: count.messages for name, count in messages.items() if name not in self._carrying},
+            control_caused={cause: simulation.control_caused[cause] for cause in CAUSES},
+            bytes=counts["bytes"],
+            cost=sum(count.cost for count in messages.values()),
+            messages=messages,
+            tables=TableSizes(self._filters, self._bytes),
+            hops_mean=self._hops_total / self._hops_known if self._hops_known else None,
+            latency_ms=_latency(self._latencies_ms),
+            convergence_ms=_convergence(simulation, self._start),
+            false_positives=simulation.unwanted,
+            work=_work(simulation, self._published),
+            samples=tuple(self.samples),
+            links=_links(simulation),
+        )
+
+
+def _table_sizes(simulation: Simulation) -> tuple[Size, Size]:
+    """Filters, and bytes of their texts."""
+    inspections = [core.inspect() for core in simulation.cores.values() if core is not None]
+    filters = [inspection.filters for inspection in inspections]
+    sizes = [inspection.bytes for inspection in inspections]
+    return Size(max(filters, default=0), sum(filters)), Size(max(sizes, default=0), sum(sizes))
+
+
+def _most(one: Size, other: Size) -> Size:
+    return Size(max(one.largest, other.largest), max(one.total, other.total))
+
+
+def _refused(simulation: Simulation) -> int:
+    return sum(len(client.refused) for client in simulation.clients.values())
+
+
+def _messages(simulation: Simulation) -> dict[str, MessageCount]:
+    """By name, sorted."""
+    totals: dict[str, list[int]] = {}
+    for way, name, carried in simulation.traffic:
+        row = totals.setdefault(name, [0, 0, 0])
+        row[0] += carried.messages
+        row[1] += carried.bytes
+        row[2] += carried.messages * way.link.cost
+    return {name: MessageCount(*totals[name]) for name in sorted(totals)}
+
+
+def _links(simulation: Simulation) -> tuple[LinkLoad, ...]:
+    """Those that carried anything, sorted."""
+    totals: dict[tuple[str, str], list[int]] = {}
+    for way, _, carried in simulation.traffic:
+        row = totals.setdefault((way.link.one, way.link.other), [0, 0])
+        row[0] += carried.messages
+        row[1] += carried.bytes
+    return tuple(LinkLoad(between, *totals[between]) for between in sorted(totals))
+
+
+def _latency(latencies_ms: list[float]) -> Latency | None:
+    if not latencies_ms:
+        return None
+    ordered = sorted(latencies_ms)
+    return Latency(fmean(ordered), ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)])
+
+
+def _convergence(simulation: Simulation, start: Time) -> Convergence | None:
+    """Of the changes since a time: messages of an earlier change may still arrive after it."""
+    took = [(last - change) / MILLISECOND for change, last in simulation.converged_at.items() if change >= start]
+    return Convergence(fmean(took), max(took)) if took else None
+
+
+def _work(simulation: Simulation, published: int) -> WorkDone:
+    work = simulation.work
+    if not published:
+        return WorkDone(work.matched, work.compared, None, None)
+    return WorkDone(work.matched, work.compared, work.matched / published, work.compared / published)
