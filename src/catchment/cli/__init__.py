@@ -16,6 +16,7 @@ from typing import Annotated, Final, Literal
 from cyclopts import App, CycloptsError, Parameter
 
 from catchment import __version__
+from catchment.cli.simulate import simulate
 from catchment.cli.terminal import (
     EXIT_BAD_USAGE,
     EXIT_FAILED,
@@ -276,11 +277,6 @@ def detect(
     return run_detect(Detecting(pattern, file, on, output, format, types, start, end, stream, once, late, master, json))
 
 
-SCENARIO_HELP: Final = "A scenario: TOML, or the notation of SIENA's Figure 25 or of filter propagation's Figure 4.2."
-
-MERGING_HELP: Final = "Merge filters said over a link: none, perfect, or the share let through that nobody asked for."
-
-
 @app.command
 def warm(*, json: JsonFlag = False) -> int:
     """Make what comes later start sooner, once: compile the kernels, and archive Java's classes for Spark."""
@@ -289,23 +285,7 @@ def warm(*, json: JsonFlag = False) -> int:
     return run_warm(json)
 
 
-@app.command
-def simulate(
-    scenario: Annotated[str, Parameter(help=SCENARIO_HELP)],
-    /,
-    *,
-    core: Annotated[str | None, Parameter(help="Another routing system than the scenario's.")] = None,
-    seed: Annotated[int | None, Parameter(help="Another seed than the scenario's.")] = None,
-    merging: Annotated[str | None, Parameter(help=MERGING_HELP)] = None,
-    batch_ms: Annotated[float | None, Parameter(help="How long changes wait to go over a link together.")] = None,
-    picture: Annotated[str | None, Parameter(help="Draw the network with its traffic: a name in .svg or .png.")] = None,
-    json: JsonFlag = False,
-) -> int:
-    """Play a scenario on simulated brokers and measure it. The same seed gives the same run."""
-    from catchment.cli.simulate import run_simulate
-
-    changes = {"core": core, "seed": seed, "merging": merging, "batch_ms": batch_ms}
-    return run_simulate(scenario, {name: one for name, one in changes.items() if one is not None}, picture, json)
+app.command(simulate)
 
 
 @app.command

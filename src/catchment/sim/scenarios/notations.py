@@ -127,7 +127,7 @@ def propagation_scenario(text: str) -> Scenario:
     head = re.search(r"^\s*experiment\s+(.*)$", uncommented, re.MULTILINE)
     words = head.group(1).split() if head else []
     if len(words) != 6:
-        raise InputError("experiment has six words: <groups> <transit> <filtertimeout> <time> <style> <seed>")
+        raise InputError("experiment has 6 words: <groups> <transit> <filtertimeout> <time> <style> <seed>")
     style = words[4]
     if style not in _STYLES:
         raise InputError(f"style {shown(style)}: use one of {', '.join(_STYLES)}")
@@ -144,7 +144,7 @@ def propagation_scenario(text: str) -> Scenario:
 
 def _tagged(words: list[str], body: str) -> Publishers:
     if len(words) != 7:
-        raise InputError("publishers has seven words: <group> <nodes> <start> <stop> <size> <period> <color> { <tags> }")
+        raise InputError("publishers has 7 words: <group> <nodes> <start> <stop> <size> <period> <color> { <tags> }")
     attributes: dict[str, Value | Drawn] = {"group": round(_number("group", words[0]))}
     for part in filter(None, map(str.split, body.split(","))):
         if len(part) != 4 or part[1] != "random":
@@ -164,7 +164,7 @@ def _tagged(words: list[str], body: str) -> Publishers:
 
 def _filtered(words: list[str], body: str) -> Subscribers:
     if len(words) != 5:
-        raise InputError("subscribers has five words: <group> <nodes> <start> <stop> <percent> { <filters> }")
+        raise InputError("subscribers has 5 words: <group> <nodes> <start> <stop> <percent> { <filters> }")
     group = Filter.of(("group", "=", round(_number("group", words[0]))))
     texts = [part.replace("&&", " and ").replace("||", " or ") for part in body.split(",") if part.strip()]
     return Subscribers(

@@ -16,7 +16,8 @@ from catchment.errors import InputError
 from catchment.routing.messages import SECOND, Time
 from catchment.routing.systems import system_named
 from catchment.sim.scenarios.behaviour import Behaviour, Report
-from catchment.sim.scenarios.measures import Measures, Meter
+from catchment.sim.scenarios.measures import Measures
+from catchment.sim.scenarios.meter import Meter
 from catchment.sim.scenarios.ready import ReadyRun, ready_run
 from catchment.sim.scenarios.scenario import Scenario
 from catchment.sim.scenarios.settings import assigned, settings_for
@@ -95,9 +96,7 @@ def variants(
     made: list[Scenario] = []
     for system in systems:
         settings = {**settings_for(system, scenario.settings), **given[system]}
-        made += [
-            replace(scenario, routing=system, settings=settings, seed=seed) for seed in seeds or (scenario.seed,)
-        ]
+        made += [replace(scenario, routing=system, settings=settings, seed=seed) for seed in seeds or (scenario.seed,)]
     return made
 
 
@@ -109,7 +108,7 @@ def as_json(run: ReadyRun, measures: Measures, notes: Sequence[str]) -> dict[str
         "network": run.scenario.network,
         "brokers": len(run.topology.brokers),
         "is_on_spanning_tree": run.is_on_spanning_tree,
-        "settings": dict(run.settings),
+        "settings": to_builtins(dict(run.settings)),
         "notes": list(notes),
         **to_builtins(measures),
     }

@@ -75,7 +75,7 @@ def _notes(scenario: Scenario, whole: Topology, topology: Topology, faults: tupl
     for fault in scenario.faults:
         if fault not in faults:
             one, other = fault.names
-            yield f"{scenario.routing}: the link between {one} and {other} is not in the tree, so {fault.kind} does nothing"
+            yield f"{scenario.routing}: the link between {one} and {other} is not in its tree, so no {fault.kind} there"
 
 
 def _is_within(fault: Fault, topology: Topology) -> bool:

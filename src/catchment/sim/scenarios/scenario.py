@@ -109,9 +109,8 @@ class Scenario:
 
     def named_groups(self) -> Iterator[tuple[str, Publishers | Subscribers]]:
         """Each group with the name that it has, or that stands in for one."""
-        for letter, groups in (("p", self.publishers), ("s", self.subscribers)):
-            for number, group in enumerate(groups):
-                yield group.name or f"{letter}{number}", group
+        yield from ((group.name or f"p{number}", group) for number, group in enumerate(self.publishers))
+        yield from ((group.name or f"s{number}", group) for number, group in enumerate(self.subscribers))
 
     def clients(self) -> Iterator[tuple[str, Publishers | Subscribers]]:
         """Each client, by its identity, with its group."""
@@ -120,7 +119,7 @@ class Scenario:
 
     def clients_by_name(self, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """Whom each name means: a client, or all clients of a group. InputError if it means nobody."""
-        meant = {identity: (identity,) for identity, _ in self.clients()}
+        meant: dict[str, tuple[str, ...]] = {identity: (identity,) for identity, _ in self.clients()}
         meant |= {name: tuple(group.identities(name)) for name, group in self.named_groups()}
         named: dict[str, tuple[str, ...]] = {}
         for name in names:

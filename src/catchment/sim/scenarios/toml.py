@@ -1,7 +1,7 @@
 """Scenarios in TOML, our own notation: `docs/simulator.md` lists all that a file may say.
 
-A file is read into the tables below, which check names and types, and these into the scenario. Whatever is wrong is
-reported with its place: the table, its number among those of its name, and the key.
+A file is read into tables, which check names and types (`toml_tables.py`), and these into the scenario. Whatever is
+wrong is reported with its place: the table, its number among those of its name, and the key.
 """
 
 from __future__ import annotations
@@ -10,125 +10,34 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 
-from msgspec import Meta, Struct, ValidationError, convert
+from msgspec import Struct, ValidationError, convert
 
 from catchment.errors import CatchmentError, InputError, shown
 from catchment.model.filter import Advertisement, Filter, Pattern
 from catchment.model.notification import Notification
 from catchment.model.values import Value, checked
-from catchment.routing.siena.gateway import Kind
-from catchment.routing.systems import DEFAULT_SYSTEM
 from catchment.sim.network import MILLISECOND, Quality
 from catchment.sim.scenarios.groups import Drawn, Publication, Publishers, Subscribers
 from catchment.sim.scenarios.networks import toml_of
 from catchment.sim.scenarios.scenario import CHANGE_KINDS, FAULT_KINDS, Change, Fault, Scenario, UnitOf
-
-Count = Annotated[int, Meta(ge=1)]
-Instant = Annotated[float, Meta(ge=0)]
-Duration = Annotated[float, Meta(gt=0)]
-Name = Annotated[str, Meta(min_length=1)]
-
-
-class _LinksTable(Struct, frozen=True, forbid_unknown_fields=True):
-    delay_ms: float = 1.0
-    jitter_ms: float = 0.0
-    loss: float = 0.0
-    duplicates: float = 0.0
-    reordered: float = 0.0
-    transport: Literal["stream", "datagram"] = "stream"
-
-
-class _GroupTable(Struct, forbid_unknown_fields=True, kw_only=True):
-    count: Count = 1
-    name: Name | None = None
-    at: str | list[str] = []
-    distinct: bool = False
-    start_s: Instant = 0.0
-    stop_s: Instant | None = None
-    roams_every_s: Duration | None = None
-
-    def common(self) -> dict[str, Any]:
-        return {
-            "count": self.count,
-            "name": self.name,
-            "at": (self.at,) if isinstance(self.at, str) else tuple(self.at),
-            "is_distinct": self.distinct,
-            "start_s": self.start_s,
-            "stop_s": self.stop_s,
-            "roams_every_s": self.roams_every_s,
-        }
-
-
-class _PublishersTable(_GroupTable, kw_only=True):
-    attributes: dict[str, Any] | None = None
-    advertises: str | None = None
-    publications: Count = 10
-    period_ms: tuple[float, float] = (1_000.0, 1_000.0)
-    cycles: Count = 1
-    publish: list[dict[str, Any]] = []
-
-
-class _SubscribersTable(_GroupTable, kw_only=True):
-    filters: list[str] = []
-    patterns: list[str] = []
-    notifications: Count | None = None
-    cycles: Count = 1
-
-
-class _ChangeTable(Struct, forbid_unknown_fields=True):
-    at_s: Instant
-    client: str
-    id: str | None = None
-    subscribe: str | None = None
-    cancel: str | None = None
-    unsubscribe: str | None = None
-    advertise: str | None = None
-    unadvertise: str | None = None
-    connect: str | None = None
-    disconnect: Literal[True] | None = None
-    suspend: Literal[True] | None = None
-    resume: Literal[True] | None = None
-
-
-class _FaultTable(Struct, forbid_unknown_fields=True):
-    at_s: Instant
-    cut: tuple[str, str] | None = None
-    heal: tuple[str, str] | None = None
-    crash: str | None = None
-    restart: str | None = None
-
-
-class _UnitTable(Struct, forbid_unknown_fields=True):
-    name: str
-    kind: Kind
-    network: str
-    gateway: str | None = None
-    root: str | None = None
-
-
-class _ScenarioTable(Struct, forbid_unknown_fields=True):
-    network: str | None = None
-    routing: str = DEFAULT_SYSTEM
-    seed: int = 1
-    settings: dict[str, Any] = {}
-    links: _LinksTable = _LinksTable()
-    units: list[_UnitTable] = []
-    publishers: list[_PublishersTable] = []
-    subscribers: list[_SubscribersTable] = []
-    changes: list[_ChangeTable] = []
-    faults: list[_FaultTable] = []
-    stop_s: Duration | None = None
-    warm_up_s: Instant = 0.0
-    sample_every_s: Duration | None = None
+from catchment.sim.scenarios.toml_tables import (
+    ChangeTable,
+    FaultTable,
+    LinksTable,
+    PublishersTable,
+    ScenarioTable,
+    SubscribersTable,
+    UnitTable,
+)
 
 
 def scenario_from_toml(path: Path) -> Scenario:
     """A scenario in our own notation. InputError says what is wrong with it, where, and what to do."""
     with _at(str(path)):
         try:
-            table = convert(toml_of(path), _ScenarioTable)
+            table = convert(toml_of(path), ScenarioTable)
         except ValidationError as problem:
             raise InputError(_located(str(problem))) from None
         if (table.network is None) != bool(table.units):
@@ -155,13 +64,13 @@ def scenario_from_toml(path: Path) -> Scenario:
 # --- where something is wrong -------------------------------------------------------------------
 
 _TABLES: Final[dict[str, type[Struct]]] = {
-    "": _ScenarioTable,
-    "links": _LinksTable,
-    "units": _UnitTable,
-    "publishers": _PublishersTable,
-    "subscribers": _SubscribersTable,
-    "changes": _ChangeTable,
-    "faults": _FaultTable,
+    "": ScenarioTable,
+    "links": LinksTable,
+    "units": UnitTable,
+    "publishers": PublishersTable,
+    "subscribers": SubscribersTable,
+    "changes": ChangeTable,
+    "faults": FaultTable,
 }
 # As msgspec says it: what is wrong, then `$.publishers[0].count`.
 _PROBLEM: Final = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<table>\w*)(?:\[(?P<place>\d+)\])?\.?(?P<key>[^`]*)`)?$")
@@ -199,7 +108,7 @@ def _located(problem: str) -> str:
 # --- tables -------------------------------------------------------------------------------------
 
 
-def _quality(links: _LinksTable) -> Quality:
+def _quality(links: LinksTable) -> Quality:
     return Quality(
         max(1, round(links.delay_ms * MILLISECOND)),
         round(links.jitter_ms * MILLISECOND),
@@ -210,7 +119,7 @@ def _quality(links: _LinksTable) -> Quality:
     )
 
 
-def _publishers(table: _PublishersTable, number: int) -> Publishers:
+def _publishers(table: PublishersTable, number: int) -> Publishers:
     with _at(_table("publishers", number)):
         if table.attributes is None and not table.publish:
             raise InputError("publishers have attributes that they draw, or publish = [{ at_s = 1.0, … }], or both")
@@ -256,7 +165,7 @@ def _publication(table: dict[str, Any], place: int) -> Publication:
         return Publication(float(at_s), dict(Notification(attributes)))
 
 
-def _subscribers(table: _SubscribersTable, number: int, whole: _ScenarioTable) -> Subscribers:
+def _subscribers(table: SubscribersTable, number: int, whole: ScenarioTable) -> Subscribers:
     with _at(_table("subscribers", number)):
         with _at("filters"):
             wanted: list[Filter | Pattern] = [Filter(text) for text in table.filters]
@@ -269,19 +178,21 @@ def _subscribers(table: _SubscribersTable, number: int, whole: _ScenarioTable) -
         )
 
 
-def _means(change: _ChangeTable, name: str) -> bool:
+def _means(change: ChangeTable, name: str) -> bool:
     """Whether a change is for clients of a table of this name, and subscribes."""
     return change.subscribe is not None and (change.client == name or change.client.startswith(f"{name}."))
 
 
-def _change(table: _ChangeTable, number: int) -> Change:
+def _change(table: ChangeTable, number: int) -> Change:
     with _at(_table("changes", number)):
         kinds = [kind for kind in CHANGE_KINDS if getattr(table, kind) is not None]
         if len(kinds) != 1:
-            raise InputError(f"a change is one of {', '.join(CHANGE_KINDS)}: write one, and others as tables of their own")
+            raise InputError(f"a change is one of {', '.join(CHANGE_KINDS)}; each has a table of its own")
         (kind,) = kinds
         if (table.id is not None) != (kind == "subscribe"):
-            raise InputError('id names a new subscription: subscribe = "x > 5" has id = "2" beside it, others have none')
+            raise InputError(
+                'a new subscription has an id, as in id = "2", subscribe = "x > 5"; others have none'
+            )
         with _at(kind):
             match kind:
                 case "subscribe":
@@ -301,11 +212,11 @@ def _wanted(text: str) -> Filter | Pattern:
     return Pattern(text) if text.lstrip().startswith("[") and "->" in text else Filter(text)
 
 
-def _fault(table: _FaultTable, number: int) -> Fault:
+def _fault(table: FaultTable, number: int) -> Fault:
     with _at(_table("faults", number)):
         kinds = [kind for kind in FAULT_KINDS if getattr(table, kind) is not None]
         if len(kinds) != 1:
-            raise InputError(f"a fault is one of {', '.join(FAULT_KINDS)}: write one, and others as tables of their own")
+            raise InputError(f"a fault is one of {', '.join(FAULT_KINDS)}; each has a table of its own")
         (kind,) = kinds
         names = getattr(table, kind)
         return Fault(table.at_s, kind, (names,) if isinstance(names, str) else names)
