@@ -179,7 +179,7 @@ def _print(outcomes: Sequence[_Outcome], picture: str | None) -> None:
         out.print(f"{len(outcomes)} runs on {first.network}")
     table = _by_columns(outcomes) if len(outcomes) <= COLUMNS_MAX else _by_rows(outcomes)
     # A number that is cut off is worse than a line that is too long.
-    needed = Measurement.get(out, out.options.update(max_width=WIDTH_MOST), table).minimum
+    needed = Measurement.get(out, out.options.update(max_width=WIDTH_MOST), table).maximum
     out.width = max(out.width, needed)
     out.print(table)
     for note in dict.fromkeys(note for outcome in outcomes for note in outcome.notes):
@@ -197,9 +197,8 @@ def _by_columns(outcomes: Sequence[_Outcome]) -> Table:
     has_seeds = len({outcome.run.scenario.seed for outcome in outcomes}) > 1
     for outcome in outcomes:
         scenario = outcome.run.scenario
-        table.add_column(
-            f"{scenario.routing}, seed {scenario.seed}" if has_seeds else scenario.routing, justify="right"
-        )
+        title = f"{scenario.routing}\nseed {scenario.seed}" if has_seeds else scenario.routing
+        table.add_column(_stacked(title), justify="right", no_wrap=True)
     # Each system has messages of its own.
     names = sorted({name for outcome in outcomes for name in outcome.measures.control})
     columns = [_lines(outcome.measures, names) for outcome in outcomes]
@@ -240,9 +239,14 @@ def _lines(measures: Measures, control_names: Sequence[str]) -> dict[str, str]:
         "  longest": _number(None if convergence is None else convergence.most, 1, " ms"),
         "false positives": f"{measures.false_positives:,}",
         "notifications matched": f"{work.matched:,}",
-        "  for each published": _number(work.matched_each, 2),
+        "  for each published": _number(work.matched_per_notification, 2),
         "filters compared": f"{work.compared:,}",
     }
+
+
+def _stacked(title: str) -> str:
+    """A title over a narrow column: each word on a line of its own, but a seed is one word."""
+    return title.replace(" ", "\n").replace("seed\n", "seed ")
 
 
 def _number(value: float | None, digits: int, unit: str = "") -> str:
@@ -259,7 +263,7 @@ def _by_rows(outcomes: Sequence[_Outcome]) -> Table:
         "seed", "delivered", "over links", "control", "bytes", "cost", "largest table", "mean hops", "false positives",
     )  # fmt: skip
     for title in titles:
-        table.add_column(title, justify="right")
+        table.add_column(_stacked(title), justify="right", no_wrap=True)
     for outcome in outcomes:
         scenario, measures = outcome.run.scenario, outcome.measures
         table.add_row(

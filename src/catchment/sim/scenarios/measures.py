@@ -55,8 +55,8 @@ class WorkDone(Struct, frozen=True):
 
     matched: int
     compared: int
-    matched_each: float | None
-    compared_each: float | None
+    matched_per_notification: float | None
+    compared_per_notification: float | None
 
 
 class LinkLoad(Struct, frozen=True):

@@ -56,13 +56,14 @@ def play_ready(run: ReadyRun, report: Report = lambda done, total: None) -> tupl
 
 
 def _repeat(simulation: Simulation, every: Time, work: Callable[[], None]) -> None:
-    """Does something at each multiple of a time. A run does not wait for that."""
+    """Does something at each multiple of a time, after all else of that time. A run does not wait for it."""
 
-    def again() -> None:
-        work()
-        simulation.at(simulation.now + every, again, is_idle=True)
+    def due() -> None:
+        # What clients do now was scheduled before: scheduled once more, the work comes after it.
+        simulation.at(simulation.now, work, is_idle=True)
+        simulation.at(simulation.now + every, due, is_idle=True)
 
-    simulation.at(every, again, is_idle=True)
+    simulation.at(every, due, is_idle=True)
 
 
 def _is_unsampled(meter: Meter, simulation: Simulation) -> bool:
