@@ -210,7 +210,7 @@ def _by_columns(outcomes: Sequence[_Outcome]) -> Table:
 
 
 # Rows that say nothing as long as they are 0.
-_SHOWN_IF_ANY: Final = ("refused", "  caused by idle timers")
+_SHOWN_IF_ANY: Final = ("refused", "  caused by traffic", "  caused by idle timers")
 
 
 def _lines(measures: Measures, control_names: Sequence[str]) -> dict[str, str]:
