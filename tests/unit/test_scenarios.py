@@ -157,6 +157,13 @@ def test_measures_begin_after_the_warm_up(tmp_path: Path):
     assert (measures.simulated_s, measures.warm_up_s) == (3.002, 3.0)
 
 
+def test_a_warm_up_that_outlasts_all_publications_is_noted(tmp_path: Path):
+    measures, notes = play_ready(ready_run(scenario_of(tmp_path, f"warm_up_s = 9.0\n{LINE}")))
+    assert (measures.published, measures.work.matched_per_notification, measures.hops_mean) == (0, None, None)
+    assert measures.simulated_s == 9.0
+    assert notes == ("nothing was published after the warm-up of 9 s: make warm_up_s less",)
+
+
 def test_samples_say_what_happened_since_the_last(tmp_path: Path):
     """Through the warm-up too. What happens at the time of a sample is in it."""
     measures = played(tmp_path, f"sample_every_s = 1.0\nwarm_up_s = 1.5\n{LINE}")

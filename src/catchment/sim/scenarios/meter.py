@@ -103,6 +103,11 @@ class Meter:
         filters, _ = self._tables.sizes(simulation)
         self.samples.append(Sample(at_s=simulation.now / SECOND, filters=filters.total, **since))
 
+    def is_sample_due(self, simulation: Simulation) -> bool:
+        """Whether time has passed, or anything has happened, since the last sample."""
+        is_later = not self.samples or self.samples[-1].at_s < simulation.now / SECOND
+        return is_later or self._counts(simulation) != self._sampled
+
     def _counts(self, simulation: Simulation) -> Counter[str]:
         counts = Counter(
             published=self._published, delivered=self._delivered, false_positives=simulation.unwanted,

@@ -5,7 +5,7 @@ A run ends when the network is quiescent and clients, changes and faults have no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,9 +50,10 @@ def play_ready(run: ReadyRun, report: Report = lambda done, total: None) -> tupl
     behaviour.set_up(simulation)
     simulation.settle(None if scenario.stop_s is None else round(scenario.stop_s * SECOND))
     meter.look_at_tables(simulation)
-    if scenario.sample_every_s is not None and _is_unsampled(meter, simulation):
+    if scenario.sample_every_s is not None and meter.is_sample_due(simulation):
         meter.sample(simulation)
-    return meter.measured(simulation), (*run.notes, *_notes(scenario, simulation))
+    measures = meter.measured(simulation)
+    return measures, (*run.notes, *_notes(scenario, simulation, measures))
 
 
 def _repeat(simulation: Simulation, every: Time, work: Callable[[], None]) -> None:
@@ -66,16 +67,13 @@ def _repeat(simulation: Simulation, every: Time, work: Callable[[], None]) -> No
     simulation.at(every, due, is_idle=True)
 
 
-def _is_unsampled(meter: Meter, simulation: Simulation) -> bool:
-    return not meter.samples or meter.samples[-1].at_s * SECOND < simulation.now
-
-
-def _notes(scenario: Scenario, simulation: Simulation) -> list[str]:
+def _notes(scenario: Scenario, simulation: Simulation, measures: Measures) -> Iterator[str]:
     refused = [(name, error) for name, client in sorted(simulation.clients.items()) for error in client.refused]
-    if not refused:
-        return []
-    name, error = refused[0]
-    return [f"{scenario.routing} refused {len(refused):,} requests or publications; {name} was told: {error}"]
+    if refused:
+        name, error = refused[0]
+        yield f"{scenario.routing} refused {len(refused):,} requests or publications; {name} was told: {error}"
+    if scenario.warm_up_s and not measures.published:
+        yield f"nothing was published after the warm-up of {scenario.warm_up_s:g} s: make warm_up_s less"
 
 
 # --- variants -----------------------------------------------------------------------------------

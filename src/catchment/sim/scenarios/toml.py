@@ -190,9 +190,7 @@ def _change(table: ChangeTable, number: int) -> Change:
             raise InputError(f"a change is one of {', '.join(CHANGE_KINDS)}; each has a table of its own")
         (kind,) = kinds
         if (table.id is not None) != (kind == "subscribe"):
-            raise InputError(
-                'a new subscription has an id, as in id = "2", subscribe = "x > 5"; others have none'
-            )
+            raise InputError('a new subscription has an id, as in id = "2", subscribe = "x > 5"; others have none')
         with _at(kind):
             match kind:
                 case "subscribe":
