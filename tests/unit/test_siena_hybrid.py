@@ -40,7 +40,8 @@ from catchment.sim.hybrid import (
     hybrid,
     random_hybrid,
 )
-from catchment.sim.scenarios.scenario import network_named, scenario_from_toml
+from catchment.sim.scenarios.networks import network_named
+from catchment.sim.scenarios.toml import scenario_from_toml
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import Link, line, ring, star
 
@@ -378,7 +379,7 @@ def test_plans_that_cannot_be(plans: list[Plan], why: str):
 # --- scenarios ------------------------------------------------------------------------------------
 
 UNITS = """
-core = "siena hybrid"
+routing = "siena hybrid"
 [[units]]
 name = "n"
 kind = "general"
@@ -408,7 +409,7 @@ def test_a_scenario_says_its_units(tmp_path: Path):
         (("general", "pigeons"), "pigeons"),
         (('"n.1"', '"n.7"'), "a broker of an earlier one"),
         (('"a.2"', '"a.9"'), "root"),
-        (('core = "siena hybrid"', 'network = "ring 4"'), "has a network, or units"),
+        (('routing = "siena hybrid"', 'network = "ring 4"'), "has a network, or units"),
         (("ring 3", "ring"), "needs a number"),
     ],
 )

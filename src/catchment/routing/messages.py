@@ -20,7 +20,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec import Struct
 
@@ -143,7 +143,11 @@ ClientRequest = Subscribe | Unsubscribe | Cancel | Advertise | Unadvertise | Map
 
 
 class BrokerMessage(Said, frozen=True):
-    """What brokers say to each other. Each routing system derives its own messages from this."""
+    """What brokers say to each other. Each routing system derives its own messages from this.
+
+    Measures count a message as control, unless it `carries_notifications`."""
+
+    carries_notifications: ClassVar[bool] = False
 
 
 # --- host to core -------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from math import inf
 from typing import Final
 
 from catchment.errors import LimitError
@@ -48,10 +49,14 @@ class Kernel:
         self._idle += is_idle
         heappush(self._queue, (at, self._scheduled, is_idle, work, arguments))
 
-    def settle(self) -> None:
-        """Performs what is scheduled, and what that schedules, until the network is at rest."""
-        queue = self._queue
+    def settle(self, until: Time | None = None) -> None:
+        """Performs what is scheduled, and what that schedules, until the network is at rest or a time is over."""
+        queue, end = self._queue, inf if until is None else until
         while len(queue) > self._idle:
+            if queue[0][0] > end:
+                assert until is not None
+                self.now = until
+                return
             self.now, _, is_idle, work, arguments = heappop(queue)
             self._idle -= is_idle
             work(*arguments)

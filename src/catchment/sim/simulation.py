@@ -61,7 +61,7 @@ Cause = Time | Literal["traffic", "idle"]
 # A delivery of no more than this fits a frame for sure.
 SUBSCRIPTIONS_FEW, NOTIFICATION_BYTES_FEW = 256, 65_536
 # Publication times are instants: runs begin at this one.
-_BEGINNING: Final = datetime(2000, 1, 1, tzinfo=UTC)
+BEGINNING: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
@@ -162,16 +162,16 @@ class Simulation:
         """Whether nothing is under way, and only idle timers wait."""
         return self._kernel.is_at_rest
 
-    def settle(self) -> None:
-        """Runs until the network is quiescent."""
-        self._kernel.settle()
+    def settle(self, until: Time | None = None) -> None:
+        """Runs until the network is quiescent, or until a time."""
+        self._kernel.settle(until)
 
     def advance(self, duration: Time) -> None:
         self._kernel.run(self.now + duration)
 
-    def at(self, time: Time, work: Callable[..., None], *arguments: object) -> None:
-        """Does something at a time, for scenarios."""
-        self._kernel.schedule(max(time, self.now), work, *arguments)
+    def at(self, time: Time, work: Callable[..., None], *arguments: object, is_idle: bool = False) -> None:
+        """Does something at a time, for scenarios. A run does not wait for what `is_idle`."""
+        self._kernel.schedule(max(time, self.now), work, *arguments, is_idle=is_idle)
 
     # --- clients ---
 
@@ -280,7 +280,7 @@ class Simulation:
         if node is None:
             return None
         client.published += 1
-        time = _BEGINNING + timedelta(microseconds=self.now)
+        time = BEGINNING + timedelta(microseconds=self.now)
         notification = Notification(attributes, source=identity, seq=client.published, time=time)
         for observer in self._observers:
             observer.published(self, client, notification)
@@ -370,7 +370,7 @@ class Simulation:
         if self._decoder is not None:
             message = self._decoder.decoded(whole[4:])
         times, sent = arrivals(self.quality, way, self._kernel.now, self._rng)
-        way.count(name, len(whole), sent)
+        way.count(name, len(whole), sent).logical += int(message.carries_notifications)
         for time in times:
             self._kernel.schedule(time, self._message_arrives, way, way.link.incarnation, message, self._cause)
 
@@ -395,7 +395,8 @@ class Simulation:
         self._cause = cause
         if isinstance(cause, int):
             self.converged_at[cause] = self.now
-        self.control_caused["change" if isinstance(cause, int) else cause] += 1
+        if not message.carries_notifications:
+            self.control_caused["change" if isinstance(cause, int) else cause] += 1
         self.core_messages += 1
         node.told(way.sender, message)
 

@@ -6,6 +6,8 @@ general        Wants and WantsChange, and `Links` of the link states (`parts/lin
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from msgspec import Struct
 
 from catchment.model.filter import Advertisement, Filter, Pattern
@@ -54,6 +56,8 @@ class Held(Struct, frozen=True, array_like=True):
 class Part(BrokerMessage, frozen=True):
     """What was held back for a delegated pattern, by time of publication. `is_last` answers a withdrawal: no more parts
     of this pattern follow, unless it is delegated again."""
+
+    carries_notifications: ClassVar[bool] = True
 
     pattern: Pattern
     held: tuple[Held, ...]

@@ -10,7 +10,7 @@ that matter and says how to run it again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from catchment.errors import InputError
@@ -47,8 +47,8 @@ MERGING_SHARE: Final = 0.3
 
 # Settings as they are written in a file.
 Settings = Mapping[str, Any]
-# Of each broker, by its place in a network.
-SettingsFor = Callable[[Topology], Mapping[str, Settings]]
+# What each broker has to know of its place in a network, if all are told these settings.
+Places = Callable[[Topology, Settings], Mapping[str, Settings]]
 # What is wrong with the tables of a settled network.
 Tables = Callable[[Simulation], Iterator[str]]
 
@@ -60,7 +60,9 @@ class Entry:
     system: str
     networks: tuple[str, ...]
     tables: Tables
-    settings: SettingsFor = lambda topology: {}
+    places: Places = lambda topology, settings: {}
+    # What the suite tells all brokers. A scenario has its own.
+    settings: Settings = field(default_factory=dict)
     # Publications that were not advertised are refused.
     needs_advertisements: bool = False
     # The brokers whose clients must get what is published at one.
@@ -71,48 +73,54 @@ class Entry:
         """Whether it is for networks without cycles alone."""
         return set(self.networks) <= set(TREES)
 
-    def settings_for(self, topology: Topology, besides: Settings | None = None) -> dict[str, Settings]:
-        """For each broker, by its place, and what is said besides for all."""
-        by_place = self.settings(topology)
-        return {broker: {**by_place.get(broker, {}), **(besides or {})} for broker in topology.brokers}
+    @property
+    def needs_units(self) -> bool:
+        """Whether it is for networks of units alone."""
+        return set(self.networks) <= {*HYBRIDS, *ADVERTISING_HYBRIDS}
 
-    def make_core(self, topology: Topology, besides: Settings | None = None) -> MakeCore:
+    def settings_for(self, topology: Topology, settings: Settings | None = None) -> dict[str, Settings]:
+        """For each broker: what it has to know of its place, and the settings of all, the suite's unless given."""
+        for_all = self.settings if settings is None else settings
+        by_place = self.places(topology, for_all)
+        return {broker: {**by_place.get(broker, {}), **for_all} for broker in topology.brokers}
+
+    def make_core(self, topology: Topology, settings: Settings | None = None) -> MakeCore:
         """What makes the cores of brokers; InputError if the settings are wrong."""
         system: RoutingSystem[Any] = system_named(self.system)
-        given = {broker: system.settings_of(some) for broker, some in self.settings_for(topology, besides).items()}
+        given = {broker: system.settings_of(some) for broker, some in self.settings_for(topology, settings).items()}
         return lambda broker: system.make(broker, given[broker])
 
 
 # --- settings by place --------------------------------------------------------------------------
 
 
-def _masters(topology: Topology) -> Mapping[str, Settings]:
+def _masters(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
     return {broker: {"master": master} if master else {} for broker, master in topology.masters().items()}
 
 
-def _center(topology: Topology) -> Mapping[str, Settings]:
+def _masters_around_hierarchical(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
+    return _masters(topology, settings) if settings.get("around") == "hierarchical" else {}
+
+
+def _center(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
     return {broker: {"center": topology.brokers[0]} for broker in topology.brokers}
 
 
-def _units(topology: Topology) -> Mapping[str, Settings]:
-    settings: dict[str, Settings] = {}
+def _units(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
+    by_place: dict[str, Settings] = {}
     for broker, memberships in as_hybrid(topology).memberships().items():
         units = []
         for member in memberships:
             master = {} if member.master is None else {"master": member.master}
             units.append({"unit": member.unit, "kind": member.kind, "neighbors": sorted(member.neighbors), **master})
-        settings[broker] = {"units": units}
-    return settings
+        by_place[broker] = {"units": units}
+    return by_place
 
 
-def _advertising_units(topology: Topology) -> Mapping[str, Settings]:
+def _advertising_units(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
     if any(unit.kind != "advertising" for unit in as_hybrid(topology).units):
         raise InputError("units are to be of kind advertising here: for others use siena hybrid")
-    return _units(topology)
-
-
-def _everywhere(**settings: Any) -> SettingsFor:
-    return lambda topology: dict.fromkeys(topology.brokers, settings)
+    return _units(topology, settings)
 
 
 # --- entries ------------------------------------------------------------------------------------
@@ -120,23 +128,26 @@ def _everywhere(**settings: Any) -> SettingsFor:
 TREES: Final = ("line", "star", "balanced tree", "random tree")
 ANY_NETWORK: Final = ("random tree", "ring", "mesh", "random network")
 HYBRIDS: Final = ("hierarchies in general", "clusters in acyclic", "three deep", "random hybrid")
+ADVERTISING_HYBRIDS: Final = ("advertising units",)
 ENTRIES: Final[dict[str, Entry]] = {
     "siena acyclic": Entry("siena acyclic", TREES, acyclic_tables),
     "siena hierarchical": Entry("siena hierarchical", TREES, hierarchical_tables, _masters),
     "siena advertising": Entry("siena advertising", TREES, advertising_tables, needs_advertisements=True),
     "siena delegating": Entry("siena delegating", TREES, delegating_tables, needs_advertisements=True),
-    "siena merging": Entry("siena merging", TREES, merging_tables, _everywhere(batch_ms=MERGING_BATCH_MS)),
+    "siena merging": Entry(
+        "siena merging", TREES, merging_tables, _masters_around_hierarchical, {"batch_ms": MERGING_BATCH_MS}
+    ),
     "siena merging imperfect": Entry(
         "siena merging",
         TREES,
         imperfectly_merging_tables,
-        _everywhere(batch_ms=MERGING_BATCH_MS, merging=MERGING_SHARE),
+        settings={"batch_ms": MERGING_BATCH_MS, "merging": MERGING_SHARE},
     ),
     "siena merging advertising": Entry(
         "siena merging",
         TREES,
         merging_tables,
-        _everywhere(batch_ms=MERGING_BATCH_MS, around="advertising"),
+        settings={"batch_ms": MERGING_BATCH_MS, "around": "advertising"},
         needs_advertisements=True,
     ),
     "flooding": Entry("flooding", ANY_NETWORK, flooding_tables),
@@ -144,15 +155,18 @@ ENTRIES: Final[dict[str, Entry]] = {
     "siena general": Entry("siena general", ANY_NETWORK, general_tables),
     "siena hybrid": Entry("siena hybrid", HYBRIDS, hybrid_tables, _units),
     "siena hybrid advertising": Entry(
-        "siena hybrid", ("advertising units",), hybrid_tables, _advertising_units, needs_advertisements=True
+        "siena hybrid", ADVERTISING_HYBRIDS, hybrid_tables, _advertising_units, needs_advertisements=True
     ),
 }
 
 
 def entry_of(system: str) -> Entry:
-    """The first entry of a routing system, for scenarios. InputError if the system is unknown."""
+    """The first entry of a routing system, for scenarios. InputError if there is none."""
     name = system_named(system).name
-    return next(entry for entry in ENTRIES.values() if entry.system == name)
+    for entry in ENTRIES.values():
+        if entry.system == name:
+            return entry
+    raise InputError(f"{name} cannot be simulated: it has no entry in sim/conformance/entries.py")
 
 
 def unchecked_systems() -> list[str]:
