@@ -42,10 +42,10 @@ from benchmarks.spark_peers import PEERS, ROW, VALUES
 from benchmarks.spark_report import CORES, LARGER_OF, PARTS, SEED, Results
 from catchment.matching import Encoded, Matcher
 from catchment.pipeline import Index, compile_subscriptions, detect, match, match_counts, spark_session, write_matches
-from catchment.pipeline.match import _job, opened_shards
-from catchment.pipeline.matched_files import _Writer
-from catchment.pipeline.places import file_system
-from catchment.pipeline.scans import READS
+from catchment.pipeline.match.parquet_scan import READS
+from catchment.pipeline.match.worker import _job, opened_shards
+from catchment.pipeline.match.write import _Writer
+from catchment.pipeline.paths import file_system
 from catchment.pipeline.schema import ATTRIBUTES
 from catchment.sim.workload import notifications, subscriptions
 

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from catchment.matching.bulk import pack_filter
 from catchment.model.filter import Filter
-from catchment.pipeline import graph_covers, graph_forest
-from catchment.pipeline.graph_forest import computed
-from catchment.pipeline.graph_parts import CODED, coded
+from catchment.pipeline.graph import covers as graph_covers
+from catchment.pipeline.graph import forest as graph_forest
+from catchment.pipeline.graph.forest import computed
+from catchment.pipeline.graph.parts import CODED, coded
 from catchment.sim.workload import filters as workload_filters
 from tests import oracle
 from tests.strategies import (

@@ -32,8 +32,8 @@ from catchment.pipeline import (
     stream_notifications,
     unmatched,
 )
-from catchment.pipeline.archive import lines
-from catchment.pipeline.scattered import match_scattered
+from catchment.pipeline.archive.write import lines
+from catchment.pipeline.match.scattered import match_scattered
 from catchment.pipeline.session import parallelism
 
 TYPES = {"x": "int", "y": "string", "d.e": "int"}

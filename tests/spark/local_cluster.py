@@ -23,7 +23,7 @@ from catchment.pipeline import (
     spark_session,
     write_matches,
 )
-from catchment.pipeline.scattered import match_scattered
+from catchment.pipeline.match.scattered import match_scattered
 
 SETTINGS = {
     "spark.ui.enabled": "false",

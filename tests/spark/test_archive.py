@@ -62,7 +62,7 @@ def notifications():
 @pytest.fixture(scope="module")
 def path(tmp_path_factory, frame, notifications):
     """An archive written in three parts, whose columns differ."""
-    from catchment.pipeline.archive import archive
+    from catchment.pipeline.archive.write import archive
 
     place = tmp_path_factory.mktemp("archives") / "ticks and trades"
     for part in (notifications[:200], notifications[200:203], notifications[203:]):
@@ -71,13 +71,13 @@ def path(tmp_path_factory, frame, notifications):
 
 
 def replayed(*arguments, **named):
-    from catchment.pipeline.archive import lines, replay
+    from catchment.pipeline.archive.write import lines, replay
 
     return [Notification.parse(line) for line in lines(replay(*arguments, **named))]
 
 
 def days(path):
-    from catchment.pipeline.archive_files import Place
+    from catchment.pipeline.archive.files import Place
 
     return Place(path).days()
 
@@ -104,7 +104,7 @@ def test_replay_takes_cesql(spark, path, notifications):
 
 
 def test_replay_between_times_opens_only_their_days(spark, path, notifications):
-    from catchment.pipeline.archive import archived, replay
+    from catchment.pipeline.archive.write import archived, replay
 
     start, end = START + timedelta(hours=1, minutes=5), datetime(2026, 11, 14, tzinfo=UTC)
     within = [one for one in sorted(notifications, key=order) if one.time and start <= one.time < end]
@@ -117,7 +117,7 @@ def test_replay_between_times_opens_only_their_days(spark, path, notifications):
 
 
 def test_days_are_of_utc_whatever_the_zone_of_the_session(spark, frame, tmp_path):
-    from catchment.pipeline.archive import archive
+    from catchment.pipeline.archive.write import archive
 
     before = spark.conf.get("spark.sql.session.timeZone")
     times = [datetime(2026, 11, 14, 23, 30, tzinfo=UTC), datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)]
@@ -137,14 +137,14 @@ def test_notifications_without_time_are_kept_apart(spark, path, notifications):
 
 
 def test_a_directory_that_is_no_archive_is_refused(spark, tmp_path):
-    from catchment.pipeline.archive import replay
+    from catchment.pipeline.archive.write import replay
 
     with pytest.raises(InputError, match="is not an archive"):
         replay(spark, str(tmp_path))
 
 
 def test_columns_that_are_no_attributes_are_refused(spark, tmp_path):
-    from catchment.pipeline.archive import archive
+    from catchment.pipeline.archive.write import archive
 
     with pytest.raises(InputError, match="is no attribute"):
         archive(spark.createDataFrame([([1],)], "x array<int>"), str(tmp_path))
@@ -156,7 +156,7 @@ def test_columns_that_are_no_attributes_are_refused(spark, tmp_path):
 @pytest.fixture(scope="module")
 def many_files(frame, notifications, tmp_path_factory):
     """A small archive of many files, and what is in it."""
-    from catchment.pipeline.archive import archive
+    from catchment.pipeline.archive.write import archive
 
     place = tmp_path_factory.mktemp("many")
     for i in range(3):
@@ -174,7 +174,7 @@ def scattered(many_files, tmp_path):
 @pytest.fixture(scope="module")
 def two_files(frame, tmp_path_factory):
     """The least that can be compacted, and what is in it."""
-    from catchment.pipeline.archive import archive
+    from catchment.pipeline.archive.write import archive
 
     place = tmp_path_factory.mktemp("two")
     notifications = [Notification({"x": i}, time=START + timedelta(seconds=i)) for i in range(8)]
@@ -184,14 +184,14 @@ def two_files(frame, tmp_path_factory):
 
 
 def file_count(path):
-    from catchment.pipeline.archive_files import Place
+    from catchment.pipeline.archive.files import Place
 
     place = Place(path)
     return len(place.files(place.days()))
 
 
 def test_compaction_joins_files_and_loses_nothing(spark, scattered):
-    from catchment.pipeline.archive import archive, compact, replay
+    from catchment.pipeline.archive.write import archive, compact, replay
 
     path, expected = scattered
     assert file_count(path) > len(days(path))
@@ -204,7 +204,7 @@ def test_compaction_joins_files_and_loses_nothing(spark, scattered):
 
 
 def test_compaction_keeps_to_the_target_size(spark, scattered):
-    from catchment.pipeline.archive import compact
+    from catchment.pipeline.archive.write import compact
 
     path, expected = scattered
     compact(spark, path, target_bytes=10_000)
@@ -215,8 +215,8 @@ def test_compaction_keeps_to_the_target_size(spark, scattered):
 @pytest.mark.parametrize("calls", range(5))
 def test_a_compaction_killed_anywhere_loses_nothing(spark, two_files, tmp_path, monkeypatch, calls):
     """Its record, the move of the new file, the deletions of two old ones and of a directory."""
-    from catchment.pipeline import archive_files
-    from catchment.pipeline.archive import compact
+    from catchment.pipeline.archive import files as archive_files
+    from catchment.pipeline.archive.write import compact
 
     place, expected = two_files
     path = str(shutil.copytree(place, tmp_path / "archive"))
@@ -265,7 +265,7 @@ def counted(notifications, filter):
 
 @pytest.mark.parametrize("text", FILTERS)
 def test_dry_run_counts_what_the_filter_matches(spark, path, notifications, text):
-    from catchment.pipeline.dry_run import dry_run
+    from catchment.pipeline.archive.dry_run import dry_run
 
     rows = dry_run(spark, path, text).collect()
     found = [(row.day, row.notifications, row.matched, [*map(Notification.parse, row.samples)]) for row in rows]

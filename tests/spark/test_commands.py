@@ -25,8 +25,8 @@ from catchment.pipeline import (  # noqa: E402
     match_counts,
     match_explained,
     match_scattered,
-    scattered,
 )
+from catchment.pipeline.match import scattered  # noqa: E402
 
 START = datetime(2026, 11, 15, 10, 30, tzinfo=UTC)
 

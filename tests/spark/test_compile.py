@@ -19,7 +19,9 @@ pytestmark = pytest.mark.spark
 
 from pyspark.testing import assertDataFrameEqual  # noqa: E402
 
-from catchment.pipeline import compile, index, parse, shards  # noqa: E402
+from catchment.pipeline import index  # noqa: E402
+from catchment.pipeline.compile import jobs as compile  # noqa: E402
+from catchment.pipeline.compile import parse, shards  # noqa: E402
 from catchment.pipeline.index import open_index, prune  # noqa: E402
 from catchment.pipeline.inputs import read_subscriptions  # noqa: E402
 

@@ -12,9 +12,10 @@ from catchment.sim.workload import filters
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.spark
 
-from catchment.pipeline import graph, graph_covers  # noqa: E402
-from catchment.pipeline.compile import change_subscriptions, compile_subscriptions  # noqa: E402
-from catchment.pipeline.graph import parts_for, write_graph  # noqa: E402
+from catchment.pipeline.compile.jobs import change_subscriptions, compile_subscriptions  # noqa: E402
+from catchment.pipeline.graph import build as graph  # noqa: E402
+from catchment.pipeline.graph import covers as graph_covers  # noqa: E402
+from catchment.pipeline.graph.build import parts_for, write_graph  # noqa: E402
 
 SCHEMA = "id string, subscriber string, filter string, broker string, dialect string"
 OTHERS = [
@@ -131,7 +132,7 @@ def test_parts_give_the_same_graph(spark, compiled, tmp_path, monkeypatch):
 def test_too_many_pairs_leave_no_graph(spark, tmp_path, monkeypatch):
     said = []
     rows = spark.createDataFrame(OTHERS, SCHEMA)
-    monkeypatch.setattr("catchment.pipeline.compile.write_graph", lambda *_: "GROUP_PAIRS_MAX")
+    monkeypatch.setattr("catchment.pipeline.compile.jobs.write_graph", lambda *_: "GROUP_PAIRS_MAX")
     index = compile_subscriptions(rows, tmp_path / "index", report=said.append)
     assert index.counts["graph_skipped"] == 1
     assert "no content graph: GROUP_PAIRS_MAX was passed" in said

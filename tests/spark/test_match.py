@@ -20,11 +20,11 @@ from pyspark.testing import assertDataFrameEqual  # noqa: E402
 
 from catchment.pipeline import index as indexes  # noqa: E402
 from catchment.pipeline import match_counts, match_explained, match_pairs, unmatched  # noqa: E402
-from catchment.pipeline.compile import compile_subscriptions  # noqa: E402
+from catchment.pipeline.compile.jobs import compile_subscriptions  # noqa: E402
+from catchment.pipeline.compile.shards import shard_of  # noqa: E402
 from catchment.pipeline.inputs import read_notifications  # noqa: E402
-from catchment.pipeline.match import match  # noqa: E402
-from catchment.pipeline.scattered import match_scattered  # noqa: E402
-from catchment.pipeline.shards import shard_of  # noqa: E402
+from catchment.pipeline.match.scattered import match_scattered  # noqa: E402
+from catchment.pipeline.match.worker import match  # noqa: E402
 
 match_module = sys.modules[match.__module__]
 

@@ -10,7 +10,7 @@ from catchment.sim.workload import filters, notifications
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.spark
 
-from catchment.pipeline.compile import compile_subscriptions  # noqa: E402
+from catchment.pipeline.compile.jobs import compile_subscriptions  # noqa: E402
 
 SCHEMA = "id string, subscriber string, filter string, broker string"
 OTHERS = [

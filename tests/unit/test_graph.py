@@ -7,8 +7,9 @@ import pytest
 from catchment.matching import kernels_graph
 from catchment.model import normal
 from catchment.model.filter import Filter
-from catchment.pipeline import graph_covers, graph_forest
-from catchment.pipeline.graph_forest import computed
+from catchment.pipeline.graph import covers as graph_covers
+from catchment.pipeline.graph import forest as graph_forest
+from catchment.pipeline.graph.forest import computed
 from tests.property.test_graph import check, rows_of
 
 
@@ -31,9 +32,9 @@ def test_hard_equal_of_a_shape_is_left_out(monkeypatch):
     patched = {str(union): plain.boxes}
     real = graph_covers.boxes_of
     monkeypatch.setattr(graph_covers, "boxes_of", lambda text, dialect: patched.get(text) or real(text, dialect))
-    monkeypatch.setattr("catchment.pipeline.graph_parts.boxes_of", graph_covers.boxes_of)
+    monkeypatch.setattr("catchment.pipeline.graph.parts.boxes_of", graph_covers.boxes_of)
     monkeypatch.setattr(
-        "catchment.pipeline.graph_parts.Filter", lambda text: plain if text in patched else Filter(text)
+        "catchment.pipeline.graph.parts.Filter", lambda text: plain if text in patched else Filter(text)
     )
     spans = rows.column("spans").to_pylist()
     ends = rows.column("ends").to_pylist()

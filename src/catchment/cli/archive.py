@@ -19,7 +19,7 @@ def run_archive(
     from pyspark.sql import functions as F  # noqa: N812
 
     from catchment.pipeline import archive, read_notifications
-    from catchment.pipeline.places import address
+    from catchment.pipeline.paths import address
 
     archived, rejected = Observation(), Observation()
     counts = {"archived": 0, "rejected": 0}

@@ -108,7 +108,7 @@ def _batch(asked: Detecting, patterns: Mapping[str, Pattern]) -> int:
     types = None if asked.types is None else types_of(asked.types)
     spark = session(asked.master)
     from catchment.pipeline import detect, read_notifications
-    from catchment.pipeline.archive import archived
+    from catchment.pipeline.archive.write import archived
 
     with Stages(spark, asked.as_json) as stages:
         stages("reading")
@@ -131,7 +131,7 @@ def _written(found: DataFrame, given: Input | None, output: Path) -> dict[str, A
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812
 
-    from catchment.pipeline.places import address
+    from catchment.pipeline.paths import address
 
     found.write.parquet(address(output.absolute() / "found"))
     rejected = 0
@@ -205,9 +205,9 @@ def _started(
 ) -> list[Any]:
     """Two streams of the same files: sequences, and what is no notification."""
     from catchment.pipeline import detect
+    from catchment.pipeline.paths import address
     from catchment.pipeline.patterns import LATE_MAX
-    from catchment.pipeline.places import address
-    from catchment.pipeline.stream_rows import stream_notifications
+    from catchment.pipeline.stream.dataframe import stream_notifications
 
     given = stream_notifications(spark, asked.on, format, types)  # type: ignore[arg-type]
     found = detect(given.rows, patterns, late=LATE_MAX if late is None else late)

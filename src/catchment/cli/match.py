@@ -51,7 +51,7 @@ def run_match(
 
 
 def _show_explained(spark: SparkSession, output: str) -> None:
-    from catchment.pipeline.places import reading
+    from catchment.pipeline.paths import reading
 
     found = spark.read.parquet(reading(Path(output) / "matched"))
     rows = found.select("`$id`", "subscription", "matched", "reason").limit(SHOWN_MAX + 1).collect()
@@ -87,7 +87,7 @@ def _write(given: Input, index: Index, output: str, kind: str, explained: list[s
     """Writes what was asked for and the rejects; the counts come with it, without another pass."""
     from pyspark.sql import Observation
 
-    from catchment.pipeline.places import address
+    from catchment.pipeline.paths import address
 
     place = Path(output).absolute()
     if kind == ROWS:

@@ -34,7 +34,7 @@ def filter_for(subject: Subject) -> Filter | Cesql:
 
 def opened_archive(where: str, path: str) -> str:
     """The path, if there is an archive; a wrong one is bad usage, and found before Spark starts."""
-    from catchment.pipeline.archive_files import Place
+    from catchment.pipeline.archive.files import Place
 
     try:
         Place(path).needed_schema_text()
@@ -47,7 +47,7 @@ def run_on(
     wanted: Filter | Cesql, archive: str, as_json: bool, start: datetime | None = None, end: datetime | None = None
 ) -> int:
     from catchment.cli.jobs import Stages, session
-    from catchment.pipeline.dry_run import dry_run
+    from catchment.pipeline.archive.dry_run import dry_run
 
     spark = session(None)
     with Stages(spark, as_json) as stages:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from rich.status import Status
 
-    from catchment.pipeline.batches import Batch
+    from catchment.pipeline.stream.output import Batch
 
 _POLL_SECONDS: Final = 1
 
@@ -59,8 +59,8 @@ def run_stream(asked: Streaming) -> int:
     format = format_of(asked.directory, asked.format)
     types = None if asked.types is None else types_of(asked.types)
     spark = session(asked.master)
-    from catchment.pipeline.stream import EVERY, match_stream
-    from catchment.pipeline.stream_files import FILES_MAX, NotificationFiles
+    from catchment.pipeline.stream.files import FILES_MAX, NotificationFiles
+    from catchment.pipeline.stream.jobs import EVERY, match_stream
 
     files = NotificationFiles(
         asked.directory,

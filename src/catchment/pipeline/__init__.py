@@ -13,25 +13,25 @@ try:
 except ModuleNotFoundError:
     raise UnavailableError("this needs PySpark, which is not installed: pip install 'catchment[spark]'") from None
 
-from catchment.pipeline.archive import archive, compact, replay
-from catchment.pipeline.compile import (
+from catchment.pipeline.archive.dry_run import dry_run
+from catchment.pipeline.archive.write import archive, compact, replay
+from catchment.pipeline.compile.jobs import (
     add_subscriptions,
     change_subscriptions,
     compile_subscriptions,
     remove_subscriptions,
 )
-from catchment.pipeline.dry_run import dry_run
-from catchment.pipeline.explain import match_explained
 from catchment.pipeline.index import Index, open_index
 from catchment.pipeline.inputs import Input, read_notifications, read_subscriptions
-from catchment.pipeline.match import match, match_counts, match_pairs, unmatched
-from catchment.pipeline.matched_files import Written, write_matches
+from catchment.pipeline.match.explain import match_explained
+from catchment.pipeline.match.scattered import match_scattered
+from catchment.pipeline.match.worker import match, match_counts, match_pairs, unmatched
+from catchment.pipeline.match.write import Written, write_matches
 from catchment.pipeline.patterns import detect
-from catchment.pipeline.scattered import match_scattered
 from catchment.pipeline.session import spark_session
-from catchment.pipeline.stream import match_stream, read_stream_output
-from catchment.pipeline.stream_files import NotificationFiles
-from catchment.pipeline.stream_rows import stream_notifications
+from catchment.pipeline.stream.dataframe import stream_notifications
+from catchment.pipeline.stream.files import NotificationFiles
+from catchment.pipeline.stream.jobs import match_stream, read_stream_output
 from catchment.pipeline.worker_garbage import leave_loaded_alone
 
 leave_loaded_alone()

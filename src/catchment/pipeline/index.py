@@ -26,7 +26,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from catchment.errors import BadIndexError, InputError, shown
-from catchment.pipeline.places import reading, write_durably
+from catchment.pipeline.paths import reading, write_durably
 
 CURRENT: Final = "CURRENT"
 VERSIONS: Final = "versions"

@@ -24,7 +24,8 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 from catchment.errors import InputError, LimitError, UnavailableError, shown
 from catchment.model.notification import Notification
 from catchment.model.values import Type, type_of
-from catchment.pipeline import decoders, wide
+from catchment.pipeline import decoders
+from catchment.pipeline import tables as wide
 from catchment.pipeline.decoders import Decoder, Item, SubscriptionRow
 from catchment.pipeline.schema import (
     COLUMNS_MAX,

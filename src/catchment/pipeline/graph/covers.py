@@ -25,7 +25,7 @@ from catchment.model.witness import (
     skeleton_constraints,
     skeleton_witness,
 )
-from catchment.pipeline.graph_parts import HARD, Part, boxes_of, hard_filters, skeleton_of
+from catchment.pipeline.graph.parts import HARD, Part, boxes_of, hard_filters, skeleton_of
 
 Array = np.ndarray[Any, Any]
 I32, I64 = np.int32, np.int64

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from catchment.errors import InputError, UnavailableError
 from catchment.model.values import Type
-from catchment.pipeline import wide
+from catchment.pipeline import tables as wide
 from catchment.pipeline.inputs import (
     BLOCK,
     FILE,
@@ -29,7 +29,7 @@ from catchment.pipeline.inputs import (
     NotificationFormat,
     NotificationRows,
 )
-from catchment.pipeline.places import reading
+from catchment.pipeline.paths import reading
 from catchment.pipeline.schema import (
     ATTRIBUTES,
     REJECTS,
@@ -38,7 +38,7 @@ from catchment.pipeline.schema import (
     refuse_case_twins,
     type_named,
 )
-from catchment.pipeline.stream_files import FILE_AGE_MAX, FILES_MAX
+from catchment.pipeline.stream.files import FILE_AGE_MAX, FILES_MAX
 
 _WHOLE: Final = "path string, modificationTime timestamp, length long, content binary"
 

@@ -16,7 +16,8 @@ pytestmark = pytest.mark.spark
 from pyspark.sql import functions as F  # noqa: E402, N812
 from pyspark.testing import assertDataFrameEqual  # noqa: E402
 
-from catchment.pipeline import Written, match, scattered, write_matches  # noqa: E402
+from catchment.pipeline import Written, match, write_matches  # noqa: E402
+from catchment.pipeline.match import scattered  # noqa: E402
 from tests.spark.test_match import quick_index  # noqa: E402
 
 files_module = sys.modules[write_matches.__module__]

@@ -42,16 +42,16 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 
 from catchment.errors import InputError, UnavailableError, shown
 from catchment.model.values import MICROSECOND, Type
-from catchment.pipeline.batches import BATCH, LATE, MATCHED, REJECTS, TABLES, VERSION, Batch, Output, recorded
 from catchment.pipeline.index import Index, open_index
 from catchment.pipeline.inputs import Input
-from catchment.pipeline.match import SUBSCRIPTIONS, AnyIndex, match
-from catchment.pipeline.places import address, reading
+from catchment.pipeline.match.worker import SUBSCRIPTIONS, AnyIndex, match
+from catchment.pipeline.paths import address, reading
 from catchment.pipeline.rows import TIME
 from catchment.pipeline.schema import REJECTS as REJECT_SCHEMA
 from catchment.pipeline.schema import col, matched_columns
-from catchment.pipeline.stream_files import FAILURES, NotificationFiles
-from catchment.pipeline.wide import reject_reason
+from catchment.pipeline.stream.files import FAILURES, NotificationFiles
+from catchment.pipeline.stream.output import BATCH, LATE, MATCHED, REJECTS, TABLES, VERSION, Batch, Output, recorded
+from catchment.pipeline.tables import reject_reason
 
 # How often to look for files unless told: a batch costs some tenths of a second, whatever is in it.
 EVERY: Final = timedelta(seconds=1)

@@ -15,8 +15,8 @@ import pyarrow as pa
 from catchment.matching import kernels_graph as kg
 from catchment.matching.kernels_graph import Forest
 from catchment.model.witness import JUNK
-from catchment.pipeline.graph_covers import Lists, Shard, groups_above, hard_above
-from catchment.pipeline.graph_parts import Part, hard_matcher, mapped, part_of, skeleton_matcher
+from catchment.pipeline.graph.covers import Lists, Shard, groups_above, hard_above
+from catchment.pipeline.graph.parts import Part, hard_matcher, mapped, part_of, skeleton_matcher
 
 Array = np.ndarray[Any, Any]
 I32, I64 = np.int32, np.int64

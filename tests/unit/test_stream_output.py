@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 from catchment.errors import InputError, UnavailableError
-from catchment.pipeline import batches
-from catchment.pipeline.batches import TABLES, Batch, Output
+from catchment.pipeline.stream import output as batches
+from catchment.pipeline.stream.output import TABLES, Batch, Output
 
 
 @pytest.fixture(autouse=True)

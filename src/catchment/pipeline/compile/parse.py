@@ -24,7 +24,7 @@ from catchment.matching.ids import id_bytes
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter, box_of
 from catchment.pipeline.schema import SUBSCRIPTIONS
-from catchment.pipeline.wide import FILE, ROW
+from catchment.pipeline.tables import FILE, ROW
 from catchment.routing.poset import Poset
 
 # The poset of one subscriber is built by one task; those past it are matched like any other, and not compared.

@@ -26,9 +26,9 @@ from pyspark.sql.types import StructType
 
 from catchment.errors import CatchmentError, UnavailableError
 from catchment.model.values import Type
-from catchment.pipeline.archive import fitted
+from catchment.pipeline.archive.write import fitted
 from catchment.pipeline.inputs import Input, NotificationFormat, read_notifications
-from catchment.pipeline.places import quoted, reading
+from catchment.pipeline.paths import quoted, reading
 from catchment.pipeline.schema import ENVELOPE_FIELDS, REJECTS, refuse_case_twins
 
 # Files of one batch: their names come to the driver, and a batch that was killed is read again from its start.

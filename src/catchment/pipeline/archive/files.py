@@ -25,7 +25,7 @@ from typing import Any, Final
 from pyarrow import fs
 
 from catchment.errors import InputError
-from catchment.pipeline.places import file_system
+from catchment.pipeline.paths import file_system
 
 # The `$` keeps it apart from every attribute: notifications may well have one called `day`.
 DAY: Final = "$day"

@@ -28,9 +28,9 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 from catchment.errors import InputError, LimitError
 from catchment.matching import Encoded, Matcher, Matches
 from catchment.matching.lists import LIST_BYTES_MAX, Words, words_of
+from catchment.pipeline.compile.parse import LIVE
 from catchment.pipeline.index import Index, open_index
-from catchment.pipeline.parse import LIVE
-from catchment.pipeline.scans import Scan, scan_of
+from catchment.pipeline.match.parquet_scan import Scan, scan_of
 from catchment.pipeline.schema import AttributeColumn, col, matched_columns
 
 Array = np.ndarray[Any, Any]
@@ -59,7 +59,7 @@ def match(notifications: DataFrame, index: AnyIndex, attributes: Sequence[str] |
     unless given, all but `$payload`."""
     if SUBSCRIPTIONS in notifications.columns:
         raise InputError(f"there is a column {SUBSCRIPTIONS} already: drop or rename it")
-    from catchment.pipeline import scattered  # it matches parts with what is here
+    from catchment.pipeline.match import scattered  # it matches parts with what is here
 
     opened = open_index(index)
     shards = None if notifications.isStreaming else scattered.shards_per_task(opened)
@@ -85,7 +85,7 @@ def unmatched(notifications: DataFrame, index: AnyIndex, attributes: Sequence[st
 
 def match_counts(notifications: DataFrame, index: AnyIndex, attributes: Sequence[str] | None = None) -> DataFrame:
     """For each subscription that matched any, how many: `subscription`, `count`."""
-    from catchment.pipeline import scattered
+    from catchment.pipeline.match import scattered
 
     opened = open_index(index)
     shards = None if notifications.isStreaming else scattered.shards_per_task(opened)

@@ -19,8 +19,8 @@ from pyspark.testing import assertDataFrameEqual  # noqa: E402
 
 from catchment.errors import InputError  # noqa: E402
 from catchment.pipeline import match_counts, match_pairs, write_matches  # noqa: E402
-from catchment.pipeline.match import match  # noqa: E402
-from catchment.pipeline.scans import READS, Scan, _is_same, _tasks, scan_of  # noqa: E402
+from catchment.pipeline.match.parquet_scan import READS, Scan, _is_same, _tasks, scan_of  # noqa: E402
+from catchment.pipeline.match.worker import match  # noqa: E402
 from tests.spark.test_match import quick_index  # noqa: E402
 
 scans = sys.modules[Scan.__module__]

@@ -23,9 +23,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from catchment.errors import CatchmentError
 from catchment.model.box import WHOLE
 from catchment.model.values import KEY_BOUNDS, Type, float_from_key, time_from_key
-from catchment.pipeline.graph import FILTERS, REDUCED
-from catchment.pipeline.graph_parts import boxes_of
-from catchment.pipeline.places import address, reading
+from catchment.pipeline.graph.build import FILTERS, REDUCED
+from catchment.pipeline.graph.parts import boxes_of
+from catchment.pipeline.paths import address, reading
 from catchment.routing.summary.aacs import BOOL, NUMBER, TIME, VALUE_BYTES, Aacs
 from catchment.routing.summary.ids import id_sizes
 from catchment.routing.summary.sacs import Pattern, Sacs

@@ -22,8 +22,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from catchment.matching import Matcher
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
-from catchment.pipeline.archive import Matched, archived, matcher_of, parsed_filter
-from catchment.pipeline.archive_files import UNDATED
+from catchment.pipeline.archive.files import UNDATED
+from catchment.pipeline.archive.write import Matched, archived, matcher_of, parsed_filter
 from catchment.pipeline.rows import TIME, Columns, OrderKey, json_lines, matched_rows, order_keys, plain, values_of
 from catchment.pipeline.schema import attributes_of
 

@@ -21,7 +21,7 @@ from catchment.model.cesql import Cesql
 from catchment.model.explanation import explain
 from catchment.model.filter import Filter
 from catchment.pipeline.index import Index, open_index
-from catchment.pipeline.match import SUBSCRIPTION, AnyIndex, _numbered
+from catchment.pipeline.match.worker import SUBSCRIPTION, AnyIndex, _numbered
 from catchment.pipeline.schema import AttributeColumn, MapColumn, matched_columns, notifications_of
 
 # Each is explained against each row, one by one.

@@ -23,7 +23,7 @@ from catchment.matching import Matcher
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
 from catchment.model.values import MICROSECOND, Type, time_key
-from catchment.pipeline.archive_files import DAY, UNDATED, Compaction, File, Place
+from catchment.pipeline.archive.files import DAY, UNDATED, Compaction, File, Place
 from catchment.pipeline.rows import TIME, Columns, json_lines, matched_rows, plain, publication_order
 from catchment.pipeline.schema import (
     ENVELOPE_FIELDS,

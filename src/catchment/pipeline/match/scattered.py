@@ -25,9 +25,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
 from catchment.errors import InputError
+from catchment.pipeline.compile.parse import LIVE
 from catchment.pipeline.index import Index, open_index
-from catchment.pipeline.match import COUNTS, SUBSCRIPTIONS, AnyIndex, _Counts, _job, _numbered, _Rows
-from catchment.pipeline.parse import LIVE
+from catchment.pipeline.match.worker import COUNTS, SUBSCRIPTIONS, AnyIndex, _Counts, _job, _numbered, _Rows
 from catchment.pipeline.schema import col, matched_columns
 from catchment.pipeline.session import parallelism
 

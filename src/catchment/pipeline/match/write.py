@@ -54,10 +54,10 @@ from pyspark.sql.utils import is_remote
 
 from catchment.errors import InputError, LimitError
 from catchment.matching.lists import LIST_BYTES_MAX, Words
-from catchment.pipeline import scattered
 from catchment.pipeline.index import Index, open_index
-from catchment.pipeline.match import SUBSCRIPTIONS, AnyIndex, Found, _Job, match, opened_shards, planned
-from catchment.pipeline.places import address, file_system
+from catchment.pipeline.match import scattered
+from catchment.pipeline.match.worker import SUBSCRIPTIONS, AnyIndex, Found, _Job, match, opened_shards, planned
+from catchment.pipeline.paths import address, file_system
 
 # A group of rows is written when it has so many matches, of 4 bytes each, or so many rows, or bytes of other columns.
 GROUP_MATCHES: Final = 1 << 23

@@ -23,14 +23,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from catchment.errors import InputError, LimitError, UnavailableError
-from catchment.pipeline.graph import write_graph
+from catchment.pipeline.compile.parse import CATALOGUE, EXPIRED, LIVE, noted, parsed
+from catchment.pipeline.compile.shards import REMOVED, SHARD_SUBSCRIPTIONS_MAX, shards_for, write_empty, write_shards
+from catchment.pipeline.graph.build import write_graph
+from catchment.pipeline.graph.summaries import summaries_of
 from catchment.pipeline.index import Draft, Index, begin, discard, open_index, publish
-from catchment.pipeline.parse import CATALOGUE, EXPIRED, LIVE, noted, parsed
-from catchment.pipeline.places import address, reading
+from catchment.pipeline.paths import address, reading
 from catchment.pipeline.schema import REJECTS
-from catchment.pipeline.shards import REMOVED, SHARD_SUBSCRIPTIONS_MAX, shards_for, write_empty, write_shards
-from catchment.pipeline.summaries import summaries_of
-from catchment.pipeline.wide import FILE, ROW, subscription_columns
+from catchment.pipeline.tables import FILE, ROW, subscription_columns
 
 Report = Callable[[str], None]
 # A change may fill shards to this multiple of their size; then the index wants to be compiled anew, with more.

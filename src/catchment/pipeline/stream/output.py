@@ -34,7 +34,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from catchment.errors import InputError, UnavailableError, shown
-from catchment.pipeline.places import write_durably
+from catchment.pipeline.paths import write_durably
 
 MATCHED, LATE, REJECTS = "matched", "late", "rejects"
 # In the order they are published: whoever sees the rows of a batch finds what was set apart from them too.

@@ -29,8 +29,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from catchment.matching import Matcher
-from catchment.pipeline.graph_covers import Lists, Shard, TooManyPairs, groups_above, hard_above
-from catchment.pipeline.graph_forest import (
+from catchment.pipeline.graph.covers import Lists, Shard, TooManyPairs, groups_above, hard_above
+from catchment.pipeline.graph.forest import (
     BROKERS_MAX,
     Covers,
     Graph,
@@ -44,7 +44,7 @@ from catchment.pipeline.graph_forest import (
     predecessors_of,
     save_arrays,
 )
-from catchment.pipeline.graph_parts import (
+from catchment.pipeline.graph.parts import (
     CODED,
     HARD,
     Part,
