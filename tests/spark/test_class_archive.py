@@ -28,14 +28,14 @@ def cache(monkeypatch, tmp_path):
 
 
 def driver_options():
-    return session._settings("local[2]")["spark.driver.extraJavaOptions"]
+    return session.settings_for("local[2]")["spark.driver.extraJavaOptions"]
 
 
 def test_sessions_name_it_where_there_is_one(cache):
     assert "SharedArchiveFile" not in driver_options()
     class_archive.archive_path().write_bytes(b"")
     assert f'-XX:SharedArchiveFile="{class_archive.archive_path()}"' in driver_options()
-    assert "SharedArchiveFile" not in session._settings("local[2]")["spark.executor.extraJavaOptions"]
+    assert "SharedArchiveFile" not in session.settings_for("local[2]")["spark.executor.extraJavaOptions"]
 
 
 def test_another_java_has_another(cache, monkeypatch, tmp_path):
@@ -79,5 +79,5 @@ def test_java_takes_the_one_that_was_made(spark):
 def test_none_is_made_while_spark_runs(spark, run, cache):
     code, out, err = run("warm", "--json")
     assert (code, out) == (1, "")
-    assert "Spark runs already" in err
+    assert "Spark is running" in err
     assert list(cache.iterdir()) == []

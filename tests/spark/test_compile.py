@@ -86,7 +86,7 @@ def test_report(spark, compiled):
 def test_rejects_say_why(spark, compiled):
     reasons = sorted(row.reason for row in spark.read.parquet(compiled.rejects).collect())
     assert [reason[:20] for reason in reasons] == [
-        "a subscription has a",
+        "a subscription needs",
         "an id of 2,000 chara",
         "filter, line 1, colu",
         "the id b1 stands twi",

@@ -158,4 +158,4 @@ def test_a_server_that_does_not_answer_is_said(monkeypatch):
 
     monkeypatch.setattr(session, "CONNECT_SECONDS_MAX", 0.2)
     with pytest.raises(UnavailableError, match="no Spark Connect server answers at sc://127"):
-        session._require_server(f"sc://127.0.0.1:{free_port()}")
+        session.require_server(f"sc://127.0.0.1:{free_port()}")

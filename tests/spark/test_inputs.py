@@ -377,7 +377,7 @@ def test_a_map_of_parquet_stays_one(spark, tmp_path):
         "infinite": "finite",
         "both": "two types",
         "no name": "a name has",
-        "envelope": "no \\$",
+        "envelope": "begin with \\$",
         "a column": "twice",
         "long": "STRING_CODEPOINTS_MAX",
         "many": "NOTIFICATION_ATTRIBUTES_MAX",

@@ -38,7 +38,7 @@ def test_a_numba_cache_is_passed_on(monkeypatch, tmp_path):
     from catchment.pipeline import session
 
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    assert session._settings("local[2]")["spark.executorEnv.NUMBA_CACHE_DIR"] == str(tmp_path)
+    assert session.settings_for("local[2]")["spark.executorEnv.NUMBA_CACHE_DIR"] == str(tmp_path)
 
 
 def test_kernels_beside_the_sources_are_used_where_they_can_be_written(monkeypatch):
@@ -57,7 +57,7 @@ def test_missing_java_is_said(monkeypatch, home):
     monkeypatch.setenv("JAVA_HOME", home)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UnavailableError, match="Java 17"):
-        session._require_java()
+        session.require_java()
 
 
 @pytest.mark.parametrize(("found", "ours"), [("", True), ("-Xmx1g", True), ("-Xmx1g -XX:+UseSerialGC", False)])
@@ -66,7 +66,7 @@ def test_java_is_told_one_collector(monkeypatch, found, ours):
     from catchment.pipeline import session
 
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", found)
-    settings = session._settings("local[2]")
+    settings = session.settings_for("local[2]")
     for process in ("driver", "executor"):
         assert ("UseParallelGC" in settings[f"spark.{process}.extraJavaOptions"]) == ours
 

@@ -107,8 +107,7 @@ def _batch(asked: Detecting, patterns: Mapping[str, Pattern]) -> int:
     format = None if is_archive else format_of(asked.on, asked.format)
     types = None if asked.types is None else types_of(asked.types)
     spark = session(asked.master)
-    from catchment.pipeline import detect, read_notifications
-    from catchment.pipeline.archive.write import archived
+    from catchment.pipeline import archived, detect, read_notifications
 
     with Stages(spark, asked.as_json) as stages:
         stages("reading")

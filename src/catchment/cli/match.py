@@ -51,9 +51,9 @@ def run_match(
 
 
 def _show_explained(spark: SparkSession, output: str) -> None:
-    from catchment.pipeline.paths import reading
+    from catchment.pipeline.paths import readable
 
-    found = spark.read.parquet(reading(Path(output) / "matched"))
+    found = spark.read.parquet(readable(Path(output) / "matched"))
     rows = found.select("`$id`", "subscription", "matched", "reason").limit(SHOWN_MAX + 1).collect()
     for row in rows[:SHOWN_MAX]:
         verdict = {True: "match", False: "no match", None: "bad"}[row["matched"]]

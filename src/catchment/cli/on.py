@@ -34,10 +34,10 @@ def filter_for(subject: Subject) -> Filter | Cesql:
 
 def opened_archive(where: str, path: str) -> str:
     """The path, if there is an archive; a wrong one is bad usage, and found before Spark starts."""
-    from catchment.pipeline.archive.files import Place
+    from catchment.pipeline.archive.files import Archive
 
     try:
-        Place(path).needed_schema_text()
+        Archive(path).required_schema_text()
     except (InputError, OSError, ValueError) as problem:
         raise BadUsage(f"{where}: {problem}") from None
     return path

@@ -32,7 +32,7 @@ def run_replay(
     first, until = time_of("--from", start), time_of("--to", end)
     place = opened_archive("ARCHIVE", archive)
     from catchment.cli.jobs import session
-    from catchment.pipeline.archive.write import lines, replay
+    from catchment.pipeline import lines, replay
 
     found = lines(replay(session(master), place, wanted, first, until))
     with _opened(output) as stream:

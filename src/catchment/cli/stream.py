@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from rich.status import Status
 
-    from catchment.pipeline.stream.output import Batch
+    from catchment.pipeline.stream.output import BatchRecord
 
 _POLL_SECONDS: Final = 1
 
@@ -177,7 +177,7 @@ class Progress:
         if self._status is not None:
             self._status.stop()
 
-    def __call__(self, batch: Batch) -> None:
+    def __call__(self, batch: BatchRecord) -> None:
         found = asdict(batch)
         self.batches += 1
         self._version = batch.version

@@ -1,7 +1,7 @@
-"""Paths as Spark takes them: an address without escapes, and, to read from, with its wildcards quoted.
+"""Paths and addresses, as Spark and pyarrow take them.
 
-Spark does not decode `%20`, so `Path.as_uri` is not what it wants; and it takes `[`, `*` and the like in a path to
-read for a pattern.
+Spark does not decode `%20`, so `Path.as_uri` is not what it wants. And in a path to read, Spark takes `[`, `*` and the
+like for wildcards, so `readable` escapes them.
 """
 
 from __future__ import annotations
@@ -13,29 +13,31 @@ from typing import Final
 
 from pyarrow import fs
 
-_WILD: Final = re.compile(r"([{}\[\]*?\\])")
+_WILDCARDS: Final = re.compile(r"([{}\[\]*?\\])")
 
 
 def address(path: str | os.PathLike[str]) -> str:
-    """Where to write: a local path is one of this machine, whatever the cluster's own file system is."""
+    """The address that Spark writes to. A local path means this machine, whatever the cluster's file system is."""
     text = os.fspath(path)
     return text if "://" in text else f"file://{Path(text).absolute()}"
 
 
-def quoted(path: str) -> str:
-    """A path or address to read that means itself."""
-    return _WILD.sub(r"\\\1", path)
+def escaped(path: str) -> str:
+    """A path or address that Spark reads as it stands, without wildcards."""
+    return _WILDCARDS.sub(r"\\\1", path)
 
 
-def reading(path: str | os.PathLike[str]) -> str:
-    return quoted(address(path))
+def readable(path: str | os.PathLike[str]) -> str:
+    """The address that Spark reads from."""
+    return escaped(address(path))
 
 
 def file_system(path: str | os.PathLike[str]) -> tuple[fs.FileSystem, str]:
-    """The one that a path or address lies on, and the path there; pyarrow's errors say which it does not know."""
+    """The file system of a path or address, and the path on it. pyarrow raises for one that it does not know."""
     text = os.fspath(path)
-    found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(text if "://" in text else Path(text).absolute().as_uri())
-    return found
+    uri = text if "://" in text else Path(text).absolute().as_uri()
+    opened: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(uri)
+    return opened
 
 
 def write_durably(path: Path, text: str) -> None:

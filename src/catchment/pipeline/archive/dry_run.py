@@ -1,6 +1,7 @@
-"""A filter tried on history: how many notifications of each day it would have matched, and which first.
+"""A dry run of a filter on an archive: how many notifications of each day it would have matched, and the first of them.
 
-Each task counts its own days and keeps the few first matches of each; only those are shuffled.
+Each task counts the days in its rows, and keeps the first few matches of each day. Only these counts and samples are
+shuffled.
 """
 
 from __future__ import annotations
@@ -15,66 +16,78 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
-from pyspark.sql import types as st
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, StructField, StructType, TimestampType
 
 from catchment.matching import Matcher
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
 from catchment.pipeline.archive.files import UNDATED
-from catchment.pipeline.archive.write import Matched, archived, matcher_of, parsed_filter
-from catchment.pipeline.rows import TIME, Columns, OrderKey, json_lines, matched_rows, order_keys, plain, values_of
+from catchment.pipeline.archive.read import AnyFilter, archived, matcher_of, parsed_filter
+from catchment.pipeline.rows import (
+    TIME,
+    Columns,
+    OrderKey,
+    json_lines,
+    matched_rows,
+    order_keys,
+    values_of,
+    with_safe_names,
+)
 from catchment.pipeline.schema import attributes_of
 
-# Enough to see what kind of notification matches.
+# Samples of a day: enough to see what kind of notification matches.
 DAY_SAMPLES_MAX: Final = 3
 
-_ORDER_TYPES: Final = (st.TimestampType(), st.StringType(), st.LongType(), st.StringType())
+_ORDER_TYPES: Final = (TimestampType(), StringType(), LongType(), StringType())
 
 
-def _sample_fields() -> Iterator[st.StructField]:
+def _sample_fields() -> Iterator[StructField]:
+    # The order key of a notification comes first, so that Spark's array_sort puts samples into publication order.
     for i, kind in enumerate(_ORDER_TYPES):
-        yield st.StructField(f"absent_{i}", st.BooleanType())
-        yield st.StructField(f"order_{i}", kind)
-    yield st.StructField("notification", st.StringType())
+        yield StructField(f"absent_{i}", BooleanType())
+        yield StructField(f"order_{i}", kind)
+    yield StructField("notification", StringType())
 
 
-_SAMPLES: Final = st.ArrayType(st.StructType(list(_sample_fields())))
-_TALLY: Final = st.StructType(
+_SAMPLES: Final = ArrayType(StructType(list(_sample_fields())))
+_TALLY: Final = StructType(
     [
-        st.StructField("day", st.StringType()),
-        st.StructField("notifications", st.LongType()),
-        st.StructField("matched", st.LongType()),
-        st.StructField("samples", _SAMPLES),
+        StructField("day", StringType()),
+        StructField("notifications", LongType()),
+        StructField("matched", LongType()),
+        StructField("samples", _SAMPLES),
     ]
 )
 _TALLY_ARROW: Final = to_arrow_schema(_TALLY, timezone="UTC")
-DRY_RUN: Final = st.StructType([*_TALLY.fields[:3], st.StructField("samples", st.ArrayType(st.StringType()))])
+DRY_RUN: Final = StructType([*_TALLY.fields[:3], StructField("samples", ArrayType(StringType()))])
 
 
 def dry_run(
     spark: SparkSession,
     path: str,
-    filter: Matched,
+    filter: AnyFilter,
     start: datetime | None = None,
     end: datetime | None = None,
 ) -> DataFrame:
-    """DRY_RUN: for each day, in order, its notifications, how many match, and the first of those as JSON."""
+    """Rows of DRY_RUN, one for each day, in order: its notifications, how many match, and the first matches as JSON."""
     notifications = archived(spark, path, start, end)
-    rows, columns = plain(notifications, attributes_of(notifications.schema))
+    rows, columns = with_safe_names(notifications, attributes_of(notifications.schema))
     tallies = rows.mapInArrow(partial(_tallied, parsed_filter(filter), columns), _TALLY)
-    first = sf.slice(sf.array_sort(sf.flatten(sf.collect_list("samples"))), 1, DAY_SAMPLES_MAX)
+    first = F.slice(F.array_sort(F.flatten(F.collect_list("samples"))), 1, DAY_SAMPLES_MAX)
     joined = tallies.groupBy("day").agg(
-        sf.sum("notifications").alias("notifications"),
-        sf.sum("matched").alias("matched"),
-        sf.transform(first, lambda sample: sample["notification"]).alias("samples"),
+        F.sum("notifications").alias("notifications"),
+        F.sum("matched").alias("matched"),
+        F.transform(first, lambda sample: sample["notification"]).alias("samples"),
     )
     return joined.sort("day").to(DRY_RUN)
 
 
 @dataclass(slots=True)
 class _Tally:
+    """What a task has counted of one day."""
+
     notifications: int = 0
     matched: int = 0
     samples: list[tuple[OrderKey, str]] = field(default_factory=list)
@@ -100,17 +113,17 @@ def _count(matcher: Matcher, columns: Columns, batch: pa.RecordBatch, tallies: d
         rows_by_day[days[row]].append((key, row))
     for day, rows in rows_by_day.items():
         tallies[day].matched += len(rows)
-        tallies[day].samples = _first(tallies[day].samples, rows, batch, columns)
+        tallies[day].samples = _first_samples(tallies[day].samples, rows, batch, columns)
 
 
-def _first(
+def _first_samples(
     samples: list[tuple[OrderKey, str]], rows: list[tuple[OrderKey, int]], batch: pa.RecordBatch, columns: Columns
 ) -> list[tuple[OrderKey, str]]:
-    """The samples of a day after one more batch: only what may be shown is made JSON."""
-    likely = heapq.nsmallest(DAY_SAMPLES_MAX, rows)
-    texts = json_lines(batch.take(pa.array([row for _, row in likely])), columns)
-    fresh = [(key, text) for (key, _), text in zip(likely, texts, strict=True)]
-    return heapq.nsmallest(DAY_SAMPLES_MAX, samples + fresh)
+    """The samples of a day after one more batch. Only rows that may become samples are turned into JSON."""
+    first_rows = heapq.nsmallest(DAY_SAMPLES_MAX, rows)
+    texts = json_lines(batch.take(pa.array([row for _, row in first_rows])), columns)
+    new = [(key, text) for (key, _), text in zip(first_rows, texts, strict=True)]
+    return heapq.nsmallest(DAY_SAMPLES_MAX, samples + new)
 
 
 def _tally_row(day: str, tally: _Tally) -> dict[str, Any]:
@@ -119,7 +132,7 @@ def _tally_row(day: str, tally: _Tally) -> dict[str, Any]:
 
 
 def _sample(key: OrderKey, text: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"notification": text}
+    sample: dict[str, Any] = {"notification": text}
     for i, (absent, value) in enumerate(key):
-        found |= {f"absent_{i}": absent, f"order_{i}": None if absent else value}
-    return found
+        sample |= {f"absent_{i}": absent, f"order_{i}": None if absent else value}
+    return sample

@@ -1,16 +1,16 @@
-"""The files of an archive: days, schema, and compaction that a reader sees whole or not at all.
+"""The files of an archive: its days, its schema, and its compactions, which a reader sees whole or not at all.
 
     ARCHIVE/_schema.json                    every column ever archived, as Spark writes a schema
     ARCHIVE/$day=2026-11-15/part-….parquet  the notifications of one UTC day
     ARCHIVE/$day=undated/part-….parquet     those without $time
-    ARCHIVE/_compacted/TOKEN/*.parquet      written by a compaction that has not moved them yet
-    ARCHIVE/_compacted/TOKEN.json           its record: the day, the files that go, the files that come
+    ARCHIVE/_compacted/TOKEN/*.parquet      new files of a compaction, not yet moved into their day
+    ARCHIVE/_compacted/TOKEN.json           its record: the day, the old files, the new files
 
-The record is the commit. Until it stands, the old files are the day; afterwards the new ones are, wherever
-they lie: a reader that finds any of them in the day leaves out the old ones and takes the rest from where
-they were written. Whoever compacts next completes what a killed compaction left. Spark skips names that
-begin with `_`, so other programs can read the archive too; they see a day twice for the moment between the
-first move and the last deletion.
+The record is the commit. Before it exists, the old files hold the day. Afterwards the new files hold it, wherever they
+are: a reader that finds any new file in the day leaves out the old files, and takes the other new files from
+`_compacted`. If a compaction is killed, the next one completes it. Spark skips names that begin with `_`, so other
+programs can read the archive too; such a program may see notifications of a day twice while a compaction moves its
+files, from the first move to the last deletion.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pyarrow import fs
 from catchment.errors import InputError
 from catchment.pipeline.paths import file_system
 
-# The `$` keeps it apart from every attribute: notifications may well have one called `day`.
+# No attribute begins with `$`, so this column cannot be mistaken for an attribute called `day`.
 DAY: Final = "$day"
 UNDATED: Final = "undated"
 _SCHEMA: Final = "_schema.json"
@@ -43,7 +43,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """The record of one: in `day`, `new` takes the place of `old`."""
+    """The record of a compaction: in `day`, the files `new` replace the files `old`."""
 
     token: str
     day: str
@@ -55,16 +55,16 @@ class Compaction:
 
     @classmethod
     def parse(cls, token: str, text: str) -> Compaction:
-        found = json.loads(text)
-        return cls(token, found["day"], tuple(found["old"]), tuple(found["new"]))
+        record = json.loads(text)
+        return cls(token, record["day"], tuple(record["old"]), tuple(record["new"]))
 
 
-class Place:
-    """Where an archive lies: a directory, or an address that pyarrow knows (s3://…, hdfs://…)."""
+class Archive:
+    """The files of an archive in a directory, or at an address that pyarrow knows (s3://…, hdfs://…)."""
 
     def __init__(self, path: str) -> None:
-        self._shown = path
-        # Spark must not take a local path for one on the cluster's default file system.
+        self._path = path
+        # Spark would take a path without a scheme for one on the cluster's default file system.
         self._scheme = path.split("://", 1)[0] + "://" if "://" in path else "file://"
         self._fs, self._root = file_system(path)
 
@@ -78,14 +78,15 @@ class Place:
     # --- schema ---
 
     def schema_text(self) -> str | None:
-        """The declared schema; None where nothing was archived yet."""
+        """The schema as Spark's JSON; None where nothing was archived yet."""
         return self._read(f"{self._root}/{_SCHEMA}")
 
-    def needed_schema_text(self) -> str:
-        found = self.schema_text()
-        if found is None:
-            raise InputError(f"{self._shown} is not an archive: it has no {_SCHEMA}; write one with pipeline.archive")
-        return found
+    def required_schema_text(self) -> str:
+        """The schema as Spark's JSON; raises InputError where nothing was archived yet."""
+        text = self.schema_text()
+        if text is None:
+            raise InputError(f"{self._path} is not an archive: it has no {_SCHEMA}; write one with catchment archive")
+        return text
 
     def write_schema(self, text: str) -> None:
         self._fs.create_dir(self._root, recursive=True)
@@ -94,30 +95,32 @@ class Place:
     # --- days ---
 
     def days(self, first: date | None = None, last: date | None = None) -> list[str]:
-        """The days that are there, within bounds; rows without a time are in none of them."""
+        """The days of the archive from `first` to `last`. UNDATED is one of them only if neither is given."""
         prefix = f"{DAY}="
         names = [info.base_name for info in self._listed(self._root)]
-        found = sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix))
+        days = sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix))
         if first is None and last is None:
-            return found
+            return days
         low, high = (first or date.min).isoformat(), (last or date.max).isoformat()
-        return [day for day in found if day != UNDATED and low <= day <= high]
+        return [day for day in days if day != UNDATED and low <= day <= high]
 
     def files(self, days: Iterable[str]) -> list[File]:
-        """The files that hold these days, each notification in one of them."""
+        """The files that hold these days; each notification is in exactly one of them."""
         listed = {day: self._day_files(day) for day in days}
-        # Records are read after the days: whatever a compaction moved before, its record is still there.
+        # Records are read after the days. If a compaction had already moved files when a day was listed, its record
+        # was written before, and is found now.
         for compaction in self.compactions():
             if compaction.day in listed:
                 listed[compaction.day] = self._applied(compaction, listed[compaction.day])
         return [file for files in listed.values() for file in files]
 
     def _applied(self, compaction: Compaction, files: list[File]) -> list[File]:
-        here = {file.name for file in files}
-        if not here.intersection(compaction.new):
-            return files
+        """The files of a day, given those in its directory, after a compaction that may be half done."""
+        names = {file.name for file in files}
+        if not names.intersection(compaction.new):
+            return files  # no new file was there when the day was listed: the old ones are all there
         kept = [file for file in files if file.name not in compaction.old]
-        staged = [file for file in self.staged(compaction.token) if file.name not in here]
+        staged = [file for file in self.staged(compaction.token) if file.name not in names]
         return kept + staged
 
     def _day_files(self, day: str) -> list[File]:
@@ -126,7 +129,8 @@ class Place:
     # --- compaction ---
 
     def token(self, day: str, files: Iterable[File]) -> str:
-        """A name for the compaction of these files: the same for the same work, so a retry replaces its own."""
+        """The name of the compaction of these files. It depends on the files alone, so a retry overwrites what the
+        failed attempt left."""
         names = "\n".join([day, *sorted(file.name for file in files)])
         return f"{day}-{hashlib.sha256(names.encode()).hexdigest()[:16]}"
 
@@ -140,17 +144,18 @@ class Place:
         self._write(f"{self._root}/{_COMPACTED}/{compaction.token}.json", compaction.text())
 
     def finish(self, compaction: Compaction) -> None:
-        """Moves the new files in, deletes the old; may be run again at any point."""
-        home = f"{self._root}/{DAY}={compaction.day}"
+        """Moves the new files into the day and deletes the old ones. If it is interrupted, run it again."""
+        directory = f"{self._root}/{DAY}={compaction.day}"
         for file in self.staged(compaction.token):
-            self._fs.move(file.path, f"{home}/{file.name}")
+            self._fs.move(file.path, f"{directory}/{file.name}")
         for file in self._day_files(compaction.day):
             if file.name in compaction.old:
                 self._fs.delete_file(file.path)
         self._drop_staging(compaction.token)
 
-    def tidy(self) -> None:
-        """Completes compactions that were committed, forgets them, and drops those that were not."""
+    def recover(self) -> None:
+        """Completes the compactions that were committed, deletes their records, and drops those that were not
+        committed."""
         for compaction in self.compactions():
             self.finish(compaction)
             self._fs.delete_file(f"{self._root}/{_COMPACTED}/{compaction.token}.json")
@@ -173,12 +178,12 @@ class Place:
     # --- the file system ---
 
     def _listed(self, path: str) -> list[Any]:
-        found: list[Any] = self._fs.get_file_info(fs.FileSelector(path, allow_not_found=True))
-        return sorted(found, key=lambda info: info.path)
+        infos: list[Any] = self._fs.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        return sorted(infos, key=lambda info: info.path)
 
     def _parquet(self, path: str) -> list[File]:
         infos = self._listed(path)
-        return [File(one.base_name, one.path, one.size) for one in infos if one.extension == "parquet"]
+        return [File(info.base_name, info.path, info.size) for info in infos if info.extension == "parquet"]
 
     def _read(self, path: str) -> str | None:
         try:
@@ -188,7 +193,7 @@ class Place:
             return None
 
     def _write(self, path: str, text: str) -> None:
-        """Whole or not at all: written beside, then moved over."""
+        """Writes a file that readers see whole or not at all: it is written under another name, then moved."""
         with self._fs.open_output_stream(f"{path}.writing") as stream:
             stream.write(text.encode("utf-8"))
         self._fs.move(f"{path}.writing", path)

@@ -1,14 +1,15 @@
-"""Subscriptions compiled to an index: parsed, compared, and written as the next version of it.
+"""Compiling subscriptions: they are parsed, compared, and written as the next version of an index.
 
     subscriptions ─► parsed ─┬─► rejects
-                             └─► noted, by subscriber ─► catalogue ─► shards, content graph, summaries ─► published
+                             └─► with notes, by subscriber ─► catalogue ─► shards, content graph, summaries ─► published
 
-Each arrow to the right of `parsed` starts from a table that the one before wrote into the draft of the version, so
-that nothing is parsed twice and no step needs what does not fit in memory. To the driver come counts alone.
+The draft of the version holds the tables `parsed` and `subscriptions` (the catalogue). Each step starts from the table
+that the step before wrote there, so nothing is parsed twice, and no step needs all data in memory. Only counts come to
+the driver.
 
-The report is the column `note` of the catalogue and the counts of the index. It changes nothing: a subscription that
-another of the same subscriber covers is matched and delivered like any other. Contradictory and expired ones are in
-the catalogue, not in the shards.
+The report consists of the column `note` of the catalogue and the counts of the index. It has no effect: a subscription
+that another one of the same subscriber covers is matched and delivered like any other. Contradictory and expired
+subscriptions are in the catalogue, but not in the shards.
 """
 
 from __future__ import annotations
@@ -23,17 +24,26 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from catchment.errors import InputError, LimitError, UnavailableError
-from catchment.pipeline.compile.parse import CATALOGUE, EXPIRED, LIVE, noted, parsed
-from catchment.pipeline.compile.shards import REMOVED, SHARD_SUBSCRIPTIONS_MAX, shards_for, write_empty, write_shards
+from catchment.pipeline.compile.catalogue import CATALOGUE, COLUMNS_WITHOUT_NOTE, EXPIRED, NOTES, STATUSES
+from catchment.pipeline.compile.compare import with_notes
+from catchment.pipeline.compile.parse import parsed_subscriptions
+from catchment.pipeline.compile.shards import (
+    REMOVED,
+    SHARD_SUBSCRIPTIONS_MAX,
+    shards_for,
+    write_empty_shard,
+    write_shards,
+)
 from catchment.pipeline.graph.build import write_graph
 from catchment.pipeline.graph.summaries import summaries_of
-from catchment.pipeline.index import Draft, Index, begin, discard, open_index, publish
-from catchment.pipeline.paths import address, reading
-from catchment.pipeline.schema import REJECTS
-from catchment.pipeline.tables import FILE, ROW, subscription_columns
+from catchment.pipeline.index import LIVE, Draft, Index, begin, discard, open_index, publish
+from catchment.pipeline.paths import address, readable
+from catchment.pipeline.schema import FILE, REJECTS, ROW
+from catchment.pipeline.tables import subscription_columns
 
+# Is called with the name of each stage when it begins.
 Report = Callable[[str], None]
-# A change may fill shards to this multiple of their size; then the index wants to be compiled anew, with more.
+# A change may fill the shards to this multiple of their size. Then the index must be compiled again, with more shards.
 OVERFULL: Final = 2
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -48,13 +58,14 @@ def compile_subscriptions(
     graph: bool = True,
     report: Report = lambda stage: None,
 ) -> Index:
-    """Makes the next version of the index at `path` of these subscriptions and no others.
+    """Makes the next version of the index at `path` from these subscriptions and no others.
 
-    `now` decides what is expired (unless given, Spark's clock); `rejects` are those of reading, which then stand
-    beside those of parsing; `graph` adds the content graph and the summaries; `report` is told what is being done.
+    `now` decides which subscriptions have expired; Spark's clock if it is not given. `rejects` are those that reading
+    the subscriptions gave: they are written together with the rejects of parsing. `graph` adds the content graph and
+    the summaries. `report` is called with the name of each stage.
     """
     draft = begin(path)
-    moment = _instant(subscriptions.sparkSession, now)
+    moment = _moment(subscriptions.sparkSession, now)
     try:
         return _compiled(subscriptions, draft, moment, shards, rejects, graph, report)
     finally:
@@ -62,107 +73,108 @@ def compile_subscriptions(
 
 
 def add_subscriptions(index: Index | str | os.PathLike[str], added: DataFrame, *, now: datetime | None = None) -> Index:
-    """The next version of an index, with more subscriptions; an id that is taken is a reject."""
+    """Makes the next version of an index, with more subscriptions. If an id is taken already, the row is a reject."""
     return change_subscriptions(index, added=added, now=now)
 
 
 def remove_subscriptions(
     index: Index | str | os.PathLike[str], removed: DataFrame, *, now: datetime | None = None
 ) -> Index:
-    """The next version of an index, without the ids in the column `id`; one that nobody has is a reject."""
+    """Makes the next version of an index, without the ids in the column `id`. An id that it lacks is a reject."""
     return change_subscriptions(index, removed=removed, now=now)
 
 
-def _instant(spark: SparkSession, now: datetime | None) -> Column:
-    """A moment that is the same in every job of a compilation."""
+def _moment(spark: SparkSession, now: datetime | None) -> Column:
+    """The time `now`, the same in every job of a compilation."""
     if now is not None and now.tzinfo is None:
-        raise InputError("now is a time with its zone")
-    # Read once: each action of Spark has a now of its own.
+        raise InputError("now needs a time zone")
+    # Spark's clock is read here, once: in an expression, each job of the compilation would have another time.
     (row,) = spark.sql("select unix_micros(current_timestamp()) as now").collect()
     micros = row["now"] if now is None else (now - datetime.fromtimestamp(0, now.tzinfo)) // _MICROSECOND
     return F.timestamp_micros(F.lit(micros))
 
 
-# --- from nothing -------------------------------------------------------------------------------
+# --- a new index --------------------------------------------------------------------------------
 
 
 def _compiled(
-    given: DataFrame,
+    subscriptions: DataFrame,
     draft: Draft,
     now: Column,
-    wanted: int | None,
+    requested_shards: int | None,
     rejects: DataFrame | None,
     graph: bool,
     report: Report,
 ) -> Index:
-    spark = given.sparkSession
+    spark = subscriptions.sparkSession
     report("parsing")
-    staged = _staged(spark, parsed(subscription_columns(given), now), draft, "parsed")
+    parsed = _staged(spark, parsed_subscriptions(subscription_columns(subscriptions), now), draft, "parsed")
     report("comparing the filters of each subscriber")
-    catalogue = _staged(spark, noted(staged.where(F.col("reason").isNull())), draft, "subscriptions")
-    counts = _counts(catalogue) | {"rejected": _write_rejects(_rejects(staged), rejects, draft)}
+    catalogue = _staged(spark, with_notes(parsed.where(F.col("reason").isNull())), draft, "subscriptions")
+    counts = _counts(catalogue) | {"rejected": _write_rejects(_rejects_of(parsed), rejects, draft)}
     report("building the index")
-    number = shards_for(counts[LIVE], wanted)
-    paths = tuple(str(draft.directory / "shards" / f"{one:04}") for one in range(number))
+    number = shards_for(counts[LIVE], requested_shards)
+    paths = tuple(str(draft.directory / "shards" / f"{shard:04}") for shard in range(number))
     live = catalogue.where(F.col("status") == LIVE).withColumn(REMOVED, F.lit(False))
     written = write_shards(live, (), paths)
     for missing in set(range(number)) - set(written):
-        write_empty(paths[missing])
-    counts |= _graph(catalogue, draft, counts["filters"], report) if graph else {}
+        write_empty_shard(paths[missing])
+    counts |= _graph_counts(catalogue, draft, counts["filters"], report) if graph else {}
     return _published(draft, tuple(map(draft.shard, range(number))), counts)
 
 
-def _graph(catalogue: DataFrame, draft: Draft, filters: int, report: Report) -> dict[str, int]:
-    """The content graph and the summaries, and their counts; past a limit there is none, and the counts say so."""
+def _graph_counts(catalogue: DataFrame, draft: Draft, filters: int, report: Report) -> dict[str, int]:
+    """Writes the content graph and the summaries, and returns their counts. If a limit is passed, there is no graph,
+    and the counts say so."""
     report("building the content graph")
-    found = write_graph(catalogue.where(F.col("status") == LIVE), draft.directory, filters)
-    if isinstance(found, str):
-        report(f"no content graph: {found} was passed")
+    counts = write_graph(catalogue.where(F.col("status") == LIVE), draft.directory, filters)
+    if isinstance(counts, str):
+        report(f"no content graph: {counts} was passed")
         return {"graph_skipped": 1}
     report("summarizing what brokers propagate")
-    return found | summaries_of(draft.directory, catalogue.sparkSession)
+    return counts | summaries_of(draft.directory, catalogue.sparkSession)
 
 
 def _staged(spark: SparkSession, df: DataFrame, draft: Draft, name: str) -> DataFrame:
-    """A table of the draft, written and read back."""
-    place = draft.directory / name
-    df.write.parquet(address(place))
-    if not place.is_dir():
+    """Writes a table of the draft, and reads it back."""
+    path = draft.directory / name
+    df.write.parquet(address(path))
+    if not path.is_dir():
         raise UnavailableError(
-            f"Spark wrote {place} where this process does not see it: an index lies at a path that the driver, all "
+            f"Spark wrote {path} where this process does not see it: an index must be at a path that the driver, all "
             "workers and, with Spark Connect, the client share"
         )
-    return spark.read.schema(df.schema).parquet(reading(place))
+    return spark.read.schema(df.schema).parquet(readable(path))
 
 
 def _published(draft: Draft, shards: tuple[str, ...], counts: Mapping[str, int]) -> Index:
-    for scratch in ("parsed", "changed"):
-        shutil.rmtree(draft.directory / scratch, ignore_errors=True)
+    shutil.rmtree(draft.directory / "parsed", ignore_errors=True)
     return publish(draft, shards, counts)
 
 
-def _rejects(staged: DataFrame) -> DataFrame:
-    place = [F.col(FILE).alias("file"), F.col(ROW).alias("row")]
-    return staged.where(F.col("reason").isNotNull()).select(*place, "reason", "text")
+def _rejects_of(parsed: DataFrame) -> DataFrame:
+    origin = [F.col(FILE).alias("file"), F.col(ROW).alias("row")]
+    return parsed.where(F.col("reason").isNotNull()).select(*origin, "reason", "text")
 
 
-def _write_rejects(found: DataFrame, others: DataFrame | None, draft: Draft) -> int:
-    whole = found.select(*REJECTS.names) if others is None else found.select(*REJECTS.names).union(others)
-    return _staged(found.sparkSession, whole, draft, "rejects").count()
+def _write_rejects(rejects: DataFrame, others: DataFrame | None, draft: Draft) -> int:
+    named = rejects.select(*REJECTS.names)
+    return _staged(rejects.sparkSession, named if others is None else named.union(others), draft, "rejects").count()
 
 
 def _counts(catalogue: DataFrame) -> dict[str, int]:
-    """By status and by note, of which there are few."""
-    found = dict.fromkeys(("live", "contradictory", "expired", "duplicate", "redundant", "unchecked"), 0)
+    """The number of subscriptions by status and by note, and of distinct live filters."""
+    counts = dict.fromkeys((*STATUSES, *NOTES), 0)
+    # `collect` brings a row for each pair of status and note: a few.
     for row in catalogue.groupBy("status", "note").count().collect():
-        found[row["status"]] += row["count"]
+        counts[row["status"]] += row["count"]
         if row["note"] is not None:
-            found[row["note"]] += row["count"]
+            counts[row["note"]] += row["count"]
     distinct = catalogue.where(F.col("status") == LIVE).select("dialect", "filter").distinct().count()
-    return found | {"filters": distinct}
+    return counts | {"filters": distinct}
 
 
-# --- from the version before --------------------------------------------------------------------
+# --- a changed index ----------------------------------------------------------------------------
 
 
 def change_subscriptions(
@@ -175,9 +187,9 @@ def change_subscriptions(
     graph: bool = True,
     report: Report = lambda stage: None,
 ) -> Index:
-    """The next version of an index: ids taken out first, then subscriptions added, then what has expired dropped.
-    Only shards that have a change are written; only subscribers who have one are compared again. With `graph` the
-    content graph is made anew, of all filters; without, the next version has none."""
+    """Makes the next version of an index: removes ids first, then adds subscriptions, then drops those that have
+    expired. Only shards with a change are written, and only subscribers with a change are compared again. With `graph`
+    the content graph is built again from all filters; without it the next version has none."""
     given = added if added is not None else removed
     if given is None:
         raise InputError("a change adds or removes subscriptions")
@@ -200,85 +212,90 @@ def _changed(
     graph: bool,
     report: Report,
 ) -> Index:
-    moment = _instant(spark, now)
+    moment = _moment(spark, now)
     report("parsing")
     before = spark.read.schema(CATALOGUE).parquet(old.subscriptions)
-    leaving = _ids(spark, removed)
-    kept = before.join(leaving, "id", "left_anti")
-    fresh = _staged(spark, _parsed_beside(spark, added, kept, moment), draft, "parsed")
-    good = fresh.where(F.col("reason").isNull())
+    removed_ids = _removed_ids(spark, removed)
+    kept = before.join(removed_ids, "id", "left_anti")
+    parsed = _staged(spark, _parsed_additions(spark, added, kept, moment), draft, "parsed")
+    additions = parsed.where(F.col("reason").isNull())
     report("comparing the filters of each subscriber")
-    catalogue = _staged(spark, _renoted(before, kept, good, leaving, moment), draft, "subscriptions")
-    unknown = leaving.join(before, "id", "left_anti").select(*_unknown_reject())
-    counts = _counts(catalogue) | {"rejected": _write_rejects(_rejects(fresh).union(unknown), rejects, draft)}
-    _refuse_overfull(counts[LIVE], len(old.shards))
+    next_catalogue = _next_catalogue(before, kept, additions, removed_ids, moment)
+    catalogue = _staged(spark, next_catalogue, draft, "subscriptions")
+    unknown_ids = removed_ids.join(before, "id", "left_anti").select(*_unknown_id_reject())
+    all_rejects = _rejects_of(parsed).union(unknown_ids)
+    counts = _counts(catalogue) | {"rejected": _write_rejects(all_rejects, rejects, draft)}
+    refuse_overfull(counts[LIVE], len(old.shards))
     report("building the index")
     shards = _changed_shards(old, draft, before, catalogue)
-    counts |= _graph(catalogue, draft, counts["filters"], report) if graph else {}
+    counts |= _graph_counts(catalogue, draft, counts["filters"], report) if graph else {}
     return _published(draft, shards, counts)
 
 
-def _ids(spark: SparkSession, removed: DataFrame | None) -> DataFrame:
+def _removed_ids(spark: SparkSession, removed: DataFrame | None) -> DataFrame:
     if removed is None:
         return spark.createDataFrame([], "id string")
     if "id" not in removed.columns:
-        raise InputError("what is removed is named in a column id")
+        raise InputError("the ids to remove must be in a column id")
     return removed.select(F.col("id").cast("string")).where(F.col("id").isNotNull()).distinct()
 
 
-def _unknown_reject() -> list[Column]:
-    reason = F.concat(F.lit("no subscription has the id "), F.col("id")).alias("reason")
-    nothing = F.lit(None)
+def _unknown_id_reject() -> list[Column]:
+    """The columns of a reject, for an id that is to be removed and that the index lacks."""
     return [
-        nothing.cast("string").alias("file"),
-        nothing.cast("bigint").alias("row"),
-        reason,
+        F.lit(None).cast("string").alias("file"),
+        F.lit(None).cast("bigint").alias("row"),
+        F.concat(F.lit("no subscription has the id "), F.col("id")).alias("reason"),
         F.col("id").alias("text"),
     ]
 
 
-def _parsed_beside(spark: SparkSession, added: DataFrame | None, kept: DataFrame, now: Column) -> DataFrame:
-    """What is added, parsed; a reject where its id is taken."""
+def _parsed_additions(spark: SparkSession, added: DataFrame | None, kept: DataFrame, now: Column) -> DataFrame:
+    """The added subscriptions, parsed; a row is a reject if a kept subscription has its id."""
     given = spark.createDataFrame([], CATALOGUE) if added is None else added
-    found = parsed(subscription_columns(given), now)
+    parsed = parsed_subscriptions(subscription_columns(given), now)
     taken = kept.select("id", F.lit(True).alias("$taken"))
     reason = F.concat(F.lit("the id "), F.col("id"), F.lit(" is taken: remove it first"))
-    joined = found.join(taken, "id", "left").withColumns(
+    joined = parsed.join(taken, "id", "left").withColumns(
         {
             "text": F.when(F.col("$taken"), F.coalesce("text", "filter")).otherwise(F.col("text")),
             "reason": F.coalesce("reason", F.when(F.col("$taken"), reason)),
         }
     )
-    return joined.select(*found.columns)
+    return joined.select(*parsed.columns)
 
 
-def _renoted(before: DataFrame, kept: DataFrame, good: DataFrame, leaving: DataFrame, now: Column) -> DataFrame:
-    """The next catalogue. The notes of subscribers without a change are still right."""
-    late = (F.col("status") == LIVE) & (F.col("expires") <= now)
-    aged = kept.withColumn("status", F.when(late, EXPIRED).otherwise(F.col("status")))
-    gone = before.join(leaving, "id", "left_semi").select("subscriber")
-    touched = good.select("subscriber").union(gone).union(kept.where(late).select("subscriber")).distinct()
-    columns = [name for name in CATALOGUE.names if name not in ("note", "other")]
-    again = aged.join(touched, "subscriber", "left_semi").select(*columns).union(good.select(*columns))
-    rest = aged.join(touched, "subscriber", "left_anti").select(*CATALOGUE.names)
-    return noted(again).union(rest)
+def _next_catalogue(
+    before: DataFrame, kept: DataFrame, additions: DataFrame, removed_ids: DataFrame, now: Column
+) -> DataFrame:
+    """The catalogue after a change. Only subscribers with a change are compared again: the other notes still hold."""
+    expires_now = (F.col("status") == LIVE) & (F.col("expires") <= now)
+    aged = kept.withColumn("status", F.when(expires_now, EXPIRED).otherwise(F.col("status")))
+    with_removals = before.join(removed_ids, "id", "left_semi").select("subscriber")
+    with_expiries = kept.where(expires_now).select("subscriber")
+    changed = additions.select("subscriber").union(with_removals).union(with_expiries).distinct()
+    columns = COLUMNS_WITHOUT_NOTE
+    again = aged.join(changed, "subscriber", "left_semi").select(*columns).union(additions.select(*columns))
+    unchanged = aged.join(changed, "subscriber", "left_anti").select(*CATALOGUE.names)
+    return with_notes(again).union(unchanged)
 
 
-def _refuse_overfull(count: int, shards: int) -> None:
-    most = OVERFULL * SHARD_SUBSCRIPTIONS_MAX * shards
-    if count > most:
-        raise LimitError("SHARD_SUBSCRIPTIONS_MAX", most, f"{count:,}", "compile the index anew: it gets more shards")
+def refuse_overfull(count: int, shards: int) -> None:
+    """Raises LimitError if a change would put too many subscriptions into the shards that an index has."""
+    limit = OVERFULL * SHARD_SUBSCRIPTIONS_MAX * shards
+    if count > limit:
+        raise LimitError("SHARD_SUBSCRIPTIONS_MAX", limit, f"{count:,}", "compile the index again: it gets more shards")
 
 
 def _changed_shards(old: Index, draft: Draft, before: DataFrame, after: DataFrame) -> tuple[str, ...]:
-    """Where the shards of the next version lie: written anew where they differ."""
+    """The paths of the shards of the next version: new ones where there is a change, the old ones elsewhere."""
     columns = ("id", "filter", "conjunction", "dialect")
-    was = before.where(F.col("status") == LIVE).select(*columns)
-    now = after.where(F.col("status") == LIVE).select(*columns)
+    live_before = before.where(F.col("status") == LIVE).select(*columns)
+    live_after = after.where(F.col("status") == LIVE).select(*columns)
+    # Compared by filter too, not only by id: an id may have been removed and added with another filter.
     same = ["id", "filter", "dialect"]
-    # Compared by value: an id may have come back with another filter.
-    out = was.join(now, same, "left_anti").select(*columns).withColumn(REMOVED, F.lit(True))
-    come = now.join(was, same, "left_anti").select(*columns).withColumn(REMOVED, F.lit(False))
-    fresh = tuple(str(draft.directory / "shards" / f"{one:04}") for one in range(len(old.shards)))
-    written = write_shards(out.union(come), old.shard_paths, fresh)
-    return tuple(draft.shard(one) if one in written else old.shards[one] for one in range(len(old.shards)))
+    leaving = live_before.join(live_after, same, "left_anti").select(*columns).withColumn(REMOVED, F.lit(True))
+    coming = live_after.join(live_before, same, "left_anti").select(*columns).withColumn(REMOVED, F.lit(False))
+    new = tuple(str(draft.directory / "shards" / f"{shard:04}") for shard in range(len(old.shards)))
+    written = write_shards(leaving.union(coming), old.shard_paths, new)
+    return tuple(draft.shard(shard) if shard in written else path for shard, path in enumerate(old.shards))

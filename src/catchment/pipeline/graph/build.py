@@ -1,13 +1,13 @@
-"""The content graph of an index: filters ordered by covering, with immediate edges, and what each broker propagates.
+"""Building the content graph of an index: filters ordered by covering, immediate edges, what each broker propagates.
 
     catalogue ─► coded ─► parts ─► covers ─► forest ─► edges ─► graph ─► filters, edges, reduced
                  rows     by       by        one       by       one      tables, by part
                           skeleton part      task      part     task
 
-The content graph text (§3.3) says what it is: a filter is above another if it covers it, and an edge leads to the
-next ones below. How it is found is in `graph_parts`, `graph_covers` and `graph_forest`; `docs/content-graph.md` has
-the picture. What one step leaves to the next is flat files in a scratch directory of the draft, which tasks map; to
-the driver come counts. One task holds the trees and edges of all filters, at some 150 bytes each.
+The content graph text (§3.3) defines it: a filter is above another one if it covers it, and an edge leads from a filter
+to the next ones below. `parts`, `covers` and `forest` say how the edges are found; `docs/content-graph.md` has the
+picture. Each step leaves flat files for the next one in a scratch directory of the draft, which tasks map into memory.
+Only counts come to the driver. One task holds the trees and edges of all filters, some 150 bytes each.
 """
 
 from __future__ import annotations
@@ -29,15 +29,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from catchment.matching import Matcher
-from catchment.pipeline.graph.covers import Lists, Shard, TooManyPairs, groups_above, hard_above
+from catchment.pipeline.graph.covers import (
+    Lists,
+    PartMatcher,
+    TooManyPairs,
+    boxes_at,
+    groups_above,
+    hard_above,
+)
 from catchment.pipeline.graph.forest import (
     BROKERS_MAX,
-    Covers,
     Graph,
-    computed,
+    PartCovers,
     forest_of,
     free_junk,
     graph_of,
+    graph_of_rows,
     open_forest,
     open_graph,
     open_lists,
@@ -48,7 +55,6 @@ from catchment.pipeline.graph.parts import (
     CODED,
     HARD,
     Part,
-    boxes_of,
     coded,
     hard_matcher,
     part_of,
@@ -58,11 +64,11 @@ from catchment.pipeline.graph.parts import (
 from catchment.pipeline.session import parallelism
 
 Array = np.ndarray[Any, Any]
-# So many distinct filters make a part, which one task holds as rows: about a kilobyte each while it does.
+# Distinct filters of a part. One task holds them as rows, with about a kilobyte each.
 PART_FILTERS: Final = 500_000
-# Fewer are done by one task, start to end: more tasks would take longer to start.
+# Up to so many filters one task does all steps: starting more tasks would take longer.
 SMALL_FILTERS: Final = 25_000
-# Each witness is looked up in every part, so cores beyond these gain little.
+# Each witness is looked up in every part, so more parts than this gain little, however many cores there are.
 PARTS_SPREAD_MAX: Final = 16
 PARTS_MAX: Final = 256
 
@@ -84,18 +90,20 @@ FILTERS_SCHEMA: Final = pa.schema(
 )
 EDGES_SCHEMA: Final = pa.schema([("predecessor", pa.int32()), ("successor", pa.int32())])
 REDUCED_SCHEMA: Final = pa.schema([("broker", pa.string()), ("filter", pa.int32())])
-_ANSWER: Final = "part int, found string"
+# The answer of a task, as JSON. A task that passed a limit answers with its name under the key `exceeded`.
+_ANSWER: Final = "part int, answer string"
 Answer = dict[str, Any]
 
 
 def write_graph(live: DataFrame, directory: Path, filters: int) -> dict[str, int] | str:
-    """Writes the tables of the content graph of the live subscriptions, which have so many distinct filters, into a
-    directory. Gives counts of edges, roots, the greatest depth, pairs of broker and filter, and how many of those the
-    brokers need; or, where a limit was passed, its name, and writes nothing."""
+    """Writes the tables of the content graph of the live subscriptions into a directory. `filters` is the number of
+    their distinct filters. Returns the counts of edges, of roots, of pairs of broker and filter, of those pairs that
+    the brokers need, and the greatest depth. If a limit is passed, it writes nothing and returns the name of the
+    limit."""
     spark, scratch = live.sparkSession, directory / "graph"
-    given = live.select(*CODED.names[:4]).mapInArrow(coded, from_arrow_schema(CODED))
+    coded_rows = live.select(*CODED.names[:4]).mapInArrow(coded, from_arrow_schema(CODED))
     try:
-        return _written(spark, given, scratch, directory, parts_for(filters, parallelism(spark)))
+        return _written(spark, coded_rows, scratch, directory, parts_for(filters, parallelism(spark)))
     except TooManyPairs as limit:
         for name in (FILTERS, EDGES, REDUCED):
             shutil.rmtree(directory / name, ignore_errors=True)
@@ -105,58 +113,64 @@ def write_graph(live: DataFrame, directory: Path, filters: int) -> dict[str, int
 
 
 def parts_for(filters: int, cores: int) -> int:
+    """The number of parts for so many filters."""
     spread = max(1, min(cores, PARTS_SPREAD_MAX, ceil(filters / SMALL_FILTERS)))
-    # A multiple: no core waits for the last part of another.
+    # A multiple of the cores in use, so that no core waits for the last part.
     rounds = max(1, ceil(filters / PART_FILTERS / spread))
     return min(rounds * spread, PARTS_MAX)
 
 
-def _written(spark: SparkSession, given: DataFrame, scratch: Path, target: Path, parts: int) -> dict[str, int]:
+def _written(spark: SparkSession, coded_rows: DataFrame, scratch: Path, target: Path, parts: int) -> dict[str, int]:
     if parts == 1:
-        (found,) = _collected(given.repartition(1).mapInArrow(_Whole(target), _ANSWER)) or [{}]
-        return _counts(found or whole(target, CODED.empty_table()))
-    rows = given.repartition(parts, "skeleton")
-    answers = _collected(rows.mapInArrow(_PartWriter(scratch), _ANSWER))
-    answers += [write_part(scratch, one, CODED.empty_table()) for one in range(parts) if not _is_there(scratch, one)]
-    junk = free_junk({found for answer in answers for found in answer["junk"]})
-    _counts(*_each(spark, parts, lambda one: find_covers(scratch, one, junk)))
-    _each(spark, 1, lambda _: join_parts(scratch))
-    _each(spark, parts, lambda one: find_edges(scratch, one, target))
-    counts = _counts(*_each(spark, 1, lambda _: finish(scratch)))
-    _each(spark, parts, lambda one: write_tables(scratch, one, target))
+        # Without any rows there may be no task, and no answer.
+        (answer,) = _answers(coded_rows.repartition(1).mapInArrow(_AllSteps(target), _ANSWER)) or [{}]
+        return _counts(answer or all_steps(target, CODED.empty_table()))
+    rows = coded_rows.repartition(parts, "skeleton")
+    answers = _answers(rows.mapInArrow(_PartWriter(scratch), _ANSWER))
+    # Nor is there a task for a part without rows.
+    missing = [part for part in range(parts) if not _is_complete(scratch, part)]
+    answers += [write_part(scratch, part, CODED.empty_table()) for part in missing]
+    junk = free_junk({character for answer in answers for character in answer["junk"]})
+    _counts(*_for_each(spark, parts, lambda part: find_covers(scratch, part, junk)))
+    _for_each(spark, 1, lambda _: join_parts(scratch))
+    _for_each(spark, parts, lambda part: find_edges(scratch, part, target))
+    counts = _counts(*_for_each(spark, 1, lambda _: finish_graph(scratch)))
+    _for_each(spark, parts, lambda part: write_tables(scratch, part, target))
     return counts
 
 
-def _collected(answers: DataFrame) -> list[Answer]:
-    """One row of each task."""
-    return [json.loads(row["found"]) for row in answers.collect()]
+def _answers(answers: DataFrame) -> list[Answer]:
+    """The answers of tasks; each gives one."""
+    return [json.loads(row["answer"]) for row in answers.collect()]
 
 
-def _each(spark: SparkSession, count: int, step: Callable[[int], Answer]) -> list[Answer]:
-    """Runs a step for each of so many parts, each in a task."""
+def _for_each(spark: SparkSession, count: int, step: Callable[[int], Answer]) -> list[Answer]:
+    """Runs a step for each number up to `count`, each in a task of its own."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for one in batch.column(0).to_pylist():
-                yield _answered(one, step(one))
+            for number in batch.column(0).to_pylist():
+                yield _answer_batch(number, step(number))
 
-    return _collected(spark.range(0, count, 1, count).mapInArrow(run, _ANSWER))
+    return _answers(spark.range(0, count, 1, count).mapInArrow(run, _ANSWER))
 
 
-def _answered(part: int, found: Answer) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([part], pa.int32()), pa.array([json.dumps(found)])], ["part", "found"])
+def _answer_batch(part: int, answer: Answer) -> pa.RecordBatch:
+    columns = [pa.array([part], pa.int32()), pa.array([json.dumps(answer)])]
+    return pa.RecordBatch.from_arrays(columns, ["part", "answer"])
 
 
 def _counts(*answers: Answer) -> dict[str, int]:
-    for found in answers:
-        if "exceeded" in found:
-            raise TooManyPairs(found["exceeded"])
+    """The counts of the first answer. Raises TooManyPairs if any task passed a limit."""
+    for answer in answers:
+        if "exceeded" in answer:
+            raise TooManyPairs(answer["exceeded"])
     return {name: int(count) for name, count in answers[0].items()}
 
 
 @dataclass(frozen=True)
 class _PartWriter:
-    """For mapInArrow: a partition is the rows of a part."""
+    """For mapInArrow: a partition has the rows of a part."""
 
     scratch: Path
 
@@ -164,26 +178,26 @@ class _PartWriter:
         context = TaskContext.get()
         assert context is not None
         number = context.partitionId()
-        yield _answered(number, write_part(self.scratch, number, pa.Table.from_batches(batches, CODED)))
+        yield _answer_batch(number, write_part(self.scratch, number, pa.Table.from_batches(batches, CODED)))
 
 
 @dataclass(frozen=True)
-class _Whole:
-    """For mapInArrow: all rows, start to end."""
+class _AllSteps:
+    """For mapInArrow: the partition has all rows."""
 
     target: Path
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield _answered(0, whole(self.target, pa.Table.from_batches(batches, CODED)))
+        yield _answer_batch(0, all_steps(self.target, pa.Table.from_batches(batches, CODED)))
 
 
 # --- steps, each in a task ----------------------------------------------------------------------
 
 
-def whole(target: Path, rows: pa.Table) -> Answer:
-    """All steps of a graph of one part."""
+def all_steps(target: Path, rows: pa.Table) -> Answer:
+    """All steps of a graph that has one part."""
     try:
-        part, edges, graph = computed(rows)
+        part, edges, graph = graph_of_rows(rows)
     except TooManyPairs as limit:
         return {"exceeded": str(limit)}
     _write_edges(edges, 0, 0, target)
@@ -191,75 +205,78 @@ def whole(target: Path, rows: pa.Table) -> Answer:
     return _graph_counts(edges, graph, len(part.brokers), len(part.arrays["pairs"]))
 
 
-def _part(scratch: Path, number: int) -> Path:
+def _part_path(scratch: Path, number: int) -> Path:
     return scratch / f"{number:04}"
 
 
-def _is_there(scratch: Path, number: int) -> bool:
-    return (_part(scratch, number) / "whole").exists()
+def _is_complete(scratch: Path, number: int) -> bool:
+    return (_part_path(scratch, number) / "complete").exists()
 
 
 def write_part(scratch: Path, number: int, rows: pa.Table) -> Answer:
-    """A part, with what its filters are looked up in. What it holds of `witness.JUNK` is the answer."""
-    path = _part(scratch, number)
-    shutil.rmtree(path, ignore_errors=True)  # of an attempt that failed
+    """Writes a part, and the matchers that witnesses are looked up in. Answers with the characters of `witness.JUNK`
+    that occur in its filters."""
+    path = _part_path(scratch, number)
+    shutil.rmtree(path, ignore_errors=True)  # left by an attempt that failed
     part = part_of(rows)
     part.save(path)
     matcher, junk = skeleton_matcher(part)
     matcher.save(path / "skeletons")
     hard_matcher(part).save(path / "hard")
-    (path / "whole").touch()
+    (path / "complete").touch()
     return {"junk": sorted(junk)}
 
 
 def open_parts(scratch: Path) -> list[Part]:
-    count = sum(1 for one in scratch.iterdir() if one.name.isdecimal())
-    return [Part.open(_part(scratch, one)) for one in range(count)]
+    count = sum(1 for entry in scratch.iterdir() if entry.name.isdecimal())
+    return [Part.open(_part_path(scratch, number)) for number in range(count)]
 
 
-def _shards(scratch: Path, parts: list[Part], name: str, sizes: list[int]) -> list[Shard]:
+def _part_matchers(scratch: Path, parts: list[Part], name: str, sizes: list[int]) -> list[PartMatcher]:
     bases = np.concatenate(([0], np.cumsum(sizes))).tolist()
-    return [Shard(Matcher.open(_part(scratch, one) / name), bases[one], part) for one, part in enumerate(parts)]
+    paths = [_part_path(scratch, number) / name for number in range(len(parts))]
+    return [PartMatcher(Matcher.open(path), base, part) for path, base, part in zip(paths, bases, parts, strict=False)]
 
 
 def find_covers(scratch: Path, number: int, junk: str | None) -> Answer:
-    """Which groups and hard filters are above those of a part."""
+    """Finds the groups and hard filters that are above those of a part."""
     parts = open_parts(scratch)
     part = parts[number]
-    skeletons = _shards(scratch, parts, "skeletons", [one.groups for one in parts])
-    hard = _shards(scratch, parts, "hard", [one.filters for one in parts])
+    skeletons = _part_matchers(scratch, parts, "skeletons", [other.groups for other in parts])
+    hard = _part_matchers(scratch, parts, "hard", [other.filters for other in parts])
     try:
         groups = groups_above(part, skeletons[number].base, skeletons, junk)
         filters = hard_above(part, hard[number].base, hard, junk)
     except TooManyPairs as limit:
         return {"exceeded": str(limit)}
-    save_arrays(_part(scratch, number) / "groups_above", groups)
-    save_arrays(_part(scratch, number) / "hard_above", filters)
+    save_arrays(_part_path(scratch, number) / "groups_above", groups)
+    save_arrays(_part_path(scratch, number) / "hard_above", filters)
     return {}
 
 
 def join_parts(scratch: Path) -> Answer:
-    """The forest of all parts."""
+    """Makes one forest of all parts."""
     parts = open_parts(scratch)
-    places = [_part(scratch, one) for one in range(len(parts))]
-    covers = [Covers(open_lists(place / "groups_above"), open_lists(place / "hard_above")) for place in places]
+    paths = [_part_path(scratch, number) for number in range(len(parts))]
+    covers = [PartCovers(open_lists(path / "groups_above"), open_lists(path / "hard_above")) for path in paths]
     forest, representative = forest_of(parts, covers)
     save_arrays(scratch / "forest", forest)
     np.save(scratch / "representative.npy", representative)
     return {}
 
 
-def _first(parts: list[Part], number: int) -> int:
+def _first_filter(parts: list[Part], number: int) -> int:
+    """The number of a part's first filter among all filters."""
     return sum(part.filters for part in parts[:number])
 
 
 def find_edges(scratch: Path, number: int, target: Path) -> Answer:
-    """The edges to the filters of a part, also as a table."""
+    """Finds the edges to the filters of a part, and writes their table."""
     parts = open_parts(scratch)
-    first = _first(parts, number)
-    found = predecessors_of(open_forest(scratch / "forest"), first, first + parts[number].filters)
-    save_arrays(_part(scratch, number) / "predecessors", found)
-    _write_edges(found, number, first, target)
+    first = _first_filter(parts, number)
+    edges = predecessors_of(open_forest(scratch / "forest"), first, first + parts[number].filters)
+    save_arrays(_part_path(scratch, number) / "predecessors", edges)
+    _write_edges(edges, number, first, target)
     return {}
 
 
@@ -269,12 +286,13 @@ def _write_edges(edges: Lists, number: int, first: int, target: Path) -> None:
     _write_table(target / EDGES, number, [edges.values, successor], EDGES_SCHEMA)
 
 
-def finish(scratch: Path) -> Answer:
-    """Depth, degrees, and what brokers need."""
+def finish_graph(scratch: Path) -> Answer:
+    """Derives depth, degrees and what brokers need from the edges of all parts. Answers with the counts."""
     parts = open_parts(scratch)
-    lists = [open_lists(_part(scratch, one) / "predecessors") for one in range(len(parts))]
-    starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.concatenate([np.diff(one.starts) for one in lists]))))
-    edges = Lists(starts, np.concatenate([one.values for one in lists]))
+    lists = [open_lists(_part_path(scratch, number) / "predecessors") for number in range(len(parts))]
+    sizes = np.concatenate([np.diff(part_lists.starts) for part_lists in lists])
+    starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+    edges = Lists(starts, np.concatenate([part_lists.values for part_lists in lists]))
     pairs, brokers = _all_pairs(parts)
     representative = np.load(scratch / "representative.npy")
     graph = graph_of(edges, representative, pairs, len(brokers))
@@ -289,73 +307,70 @@ def _graph_counts(edges: Lists, graph: Graph, brokers: int, held: int) -> Answer
         "roots": int((is_node & (graph.in_degree == 0)).sum()),
         "depth": int(graph.depth.max(initial=0)),
     }
-    known = {"held": held, "reduced": int(graph.is_reduced_to.sum())} if brokers <= BROKERS_MAX else {}
-    return counts | known
+    reduction = {"held": held, "reduced": int(graph.is_reduced_to.sum())} if brokers <= BROKERS_MAX else {}
+    return counts | reduction
 
 
 def _all_pairs(parts: list[Part]) -> tuple[Array, list[str | None]]:
-    """The pairs of all parts, and the names of the brokers in them."""
+    """The pairs of filter and broker of all parts, and the names of the brokers."""
     names = sorted({name for part in parts for name in part.brokers}, key=lambda name: (name is not None, name))
-    place = {name: i for i, name in enumerate(names)}
-    found, first = [np.zeros((0, 3), np.int64)], 0
+    number_of = {name: i for i, name in enumerate(names)}
+    all_pairs, first = [np.zeros((0, 3), np.int64)], 0
     for part in parts:
         pairs = part.arrays["pairs"].copy()
-        renamed = np.array([place[name] for name in part.brokers], np.int64)
+        broker_numbers = np.array([number_of[name] for name in part.brokers], np.int64)
         pairs[:, 0] += first
-        pairs[:, 1] = renamed[pairs[:, 1]]
-        found.append(pairs)
+        pairs[:, 1] = broker_numbers[pairs[:, 1]]
+        all_pairs.append(pairs)
         first += part.filters
-    return np.concatenate(found), names
+    return np.concatenate(all_pairs), names
 
 
 def write_tables(scratch: Path, number: int, target: Path) -> Answer:
-    """The filters of a part, and which of them brokers need."""
+    """Writes the tables of the filters of a part, and of those that brokers need."""
     parts = open_parts(scratch)
     graph = open_graph(scratch / "graph")
-    before = sum(len(one.arrays["pairs"]) for one in parts[:number])
-    needed = graph.is_reduced_to[before : before + len(parts[number].arrays["pairs"])]
-    _write_filters(parts[number], number, _first(parts, number), graph, needed, target)
+    pairs_before = sum(len(part.arrays["pairs"]) for part in parts[:number])
+    is_needed = graph.is_reduced_to[pairs_before : pairs_before + len(parts[number].arrays["pairs"])]
+    _write_filters(parts[number], number, _first_filter(parts, number), graph, is_needed, target)
     return {}
 
 
-def _write_filters(part: Part, number: int, first: int, graph: Graph, needed: Array, target: Path) -> None:
+def _write_filters(part: Part, number: int, first: int, graph: Graph, is_needed: Array, target: Path) -> None:
     own = slice(first, first + part.filters)
     numbers = np.arange(first, first + part.filters, dtype=np.int32)
-    same, pairs = graph.representative[own], part.arrays["pairs"]
-    counts = np.bincount(pairs[:, 0], weights=pairs[:, 2], minlength=part.filters).astype(np.int64)
+    representative, pairs = graph.representative[own], part.arrays["pairs"]
+    subscriptions = np.bincount(pairs[:, 0], weights=pairs[:, 2], minlength=part.filters).astype(np.int64)
     given = [part.table[name].combine_chunks() for name in ("filter", "dialect", "conjunction")]
-    same_as = pa.array(same.astype(np.int32), mask=same == numbers)
-    is_root = (same == numbers) & (graph.in_degree[own] == 0)
-    found = [graph.depth[own], graph.in_degree[own], graph.out_degree[own], is_root]
-    _write_table(
-        target / FILTERS, number, [numbers, *given, _signatures(part), counts, same_as, *found], FILTERS_SCHEMA
-    )
-    chosen = pairs[needed]
-    brokers = pa.array(part.brokers, pa.string()).take(pa.array(chosen[:, 1]))
-    _write_table(target / REDUCED, number, [brokers, (chosen[:, 0] + first).astype(np.int32)], REDUCED_SCHEMA)
+    same_as = pa.array(representative.astype(np.int32), mask=representative == numbers)
+    is_root = (representative == numbers) & (graph.in_degree[own] == 0)
+    derived = [graph.depth[own], graph.in_degree[own], graph.out_degree[own], is_root]
+    columns = [numbers, *given, _signatures(part), subscriptions, same_as, *derived]
+    _write_table(target / FILTERS, number, columns, FILTERS_SCHEMA)
+    needed = pairs[is_needed]
+    brokers = pa.array(part.brokers, pa.string()).take(pa.array(needed[:, 1]))
+    _write_table(target / REDUCED, number, [brokers, (needed[:, 0] + first).astype(np.int32)], REDUCED_SCHEMA)
 
 
 def _signatures(part: Part) -> pa.Array:
     """By filter, the names of its attributes."""
-    names = [_names(part, group, text) for group, text in enumerate(part.skeletons.to_pylist())]
+    names = [_attribute_names(part, group, text) for group, text in enumerate(part.skeletons.to_pylist())]
     return pa.array(names, pa.list_(pa.string())).take(pa.array(part.group_of))
 
 
-def _names(part: Part, group: int, skeleton: str) -> list[str]:
+def _attribute_names(part: Part, group: int, skeleton: str) -> list[str]:
     if not skeleton.startswith(HARD):
         return sorted({name for name, _, _ in skeleton_of(skeleton)})
-    filter = int(part.firsts[group])
-    boxes = boxes_of(part.table["filter"][filter].as_py(), part.table["dialect"][filter].as_py())
-    return sorted({name for box in boxes for name in box.sets})
+    return sorted({name for box in boxes_at(part, int(part.firsts[group])) for name in box.sets})
 
 
 def _write_table(directory: Path, number: int, columns: list[Any], schema: pa.Schema) -> None:
-    """A file of a table, whole or not at all."""
+    """Writes a file of a table. It appears when it is complete, and a repeated task replaces it."""
     directory.mkdir(parents=True, exist_ok=True)
-    arrays = [one if isinstance(one, pa.Array) else pa.array(one) for one in columns]
-    fresh = directory / f".{number:04}.{os.getpid()}"
+    arrays = [column if isinstance(column, pa.Array) else pa.array(column) for column in columns]
+    new = directory / f".{number:04}.{os.getpid()}"
     table = pa.Table.from_arrays(
-        [one.cast(field.type) for one, field in zip(arrays, schema, strict=True)], schema=schema
+        [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)], schema=schema
     )
-    pq.write_table(table, fresh)
-    fresh.replace(directory / f"{number:04}.parquet")
+    pq.write_table(table, new)
+    new.replace(directory / f"{number:04}.parquet")

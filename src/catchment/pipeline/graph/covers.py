@@ -1,7 +1,8 @@
-"""Which groups cover which, and which hard filters cover what: looked up by witnesses, never all with all.
+"""Which groups cover which, and which filters the hard ones cover: found by witnesses, never by comparing all with all.
 
-Between skeletons the lookup decides (`model/witness.py` has the proof). Whatever has a hard filter on either side is
-then asked of `covers`, pair by pair, so those are bounded.
+Between two skeletons the match of a witness decides (`model/witness.py` has the proof). If one side is a hard filter, a
+match only gives a candidate, and `covers` is asked about the pair. That takes longer, so the number of such pairs is
+bounded. A filter is *above* another one if it covers it.
 """
 
 from __future__ import annotations
@@ -29,21 +30,23 @@ from catchment.pipeline.graph.parts import HARD, Part, boxes_of, hard_filters, s
 
 Array = np.ndarray[Any, Any]
 I32, I64 = np.int32, np.int64
-# Pairs of groups listed by one task: 4 bytes each here, 8 where they are sorted.
+# Pairs of groups that one task lists: 4 bytes each here, and 8 while they are sorted.
 GROUP_PAIRS_MAX: Final = 100_000_000
-# Pairs that one task asks `covers` about, which takes it some 20 µs each, and some 20 ms at the worst.
+# Pairs that one task asks `covers` about. One takes some 20 µs, and some 20 ms at the worst.
 ASKED_PAIRS_MAX: Final = 2_000_000
-# Witnesses matched at once: bounds what their matches take.
+# Witnesses matched at once: bounds the memory for their matches.
 _CHUNK: Final = 20_000
+# Skeletons whose boxes a worker remembers.
 _KEPT_MAX: Final = 65_536
 
 
-class TooManyPairs(Exception):  # noqa: N818 -- an answer, not an error of anybody
-    """A limit was passed: which one."""
+class TooManyPairs(Exception):  # noqa: N818 -- an answer, not anybody's error
+    """A limit was passed; the argument is its name. The index is then compiled without a content graph."""
 
 
-class Shard(NamedTuple):
-    """A matcher of the groups, or hard filters, of one part, which are numbered from `base` among all."""
+class PartMatcher(NamedTuple):
+    """A matcher of the groups of one part, or of its hard filters. `base` is added to their numbers in the part to get
+    their numbers among all parts."""
 
     matcher: Matcher
     base: int
@@ -51,13 +54,14 @@ class Shard(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """Rows of numbers: those of row i are `values[starts[i]:starts[i + 1]]`, rising."""
+    """A list of numbers for each row: that of row i is `values[starts[i]:starts[i + 1]]`, in rising order."""
 
     starts: Array
     values: Array
 
     @classmethod
     def of(cls, count: int, rows: Array, values: Array) -> Lists:
+        """The lists of so many rows, from pairs of a row and a value."""
         order = np.lexsort((values, rows))
         starts = np.zeros(count + 1, I64)
         np.cumsum(np.bincount(rows, minlength=count), out=starts[1:])
@@ -65,7 +69,7 @@ class Lists(NamedTuple):
 
 
 class Pairs:
-    """Pairs as they are found, as long as they are not too many."""
+    """Collects pairs of a row and a value. Raises TooManyPairs past a limit."""
 
     def __init__(self, limit: int, name: str) -> None:
         self._rows: list[Array] = []
@@ -80,74 +84,85 @@ class Pairs:
         self._values.append(values.astype(I32))
 
     def lists(self, count: int) -> Lists:
-        rows, values = (np.concatenate([np.zeros(0, I32), *found]) for found in (self._rows, self._values))
+        rows, values = (np.concatenate([np.zeros(0, I32), *arrays]) for arrays in (self._rows, self._values))
         return Lists.of(count, rows, values)
 
 
-# --- looking up ---------------------------------------------------------------------------------
+# --- candidates ---------------------------------------------------------------------------------
 
 
 def _candidates(
-    owners: Array, witnesses: Sequence[Attributes], shards: Sequence[Shard]
+    owners: Array, witnesses: Sequence[Attributes], matchers: Sequence[PartMatcher]
 ) -> Iterator[tuple[Array, Array]]:
-    """Pairs (owner, number) where all witnesses of the owner are matched; an owner's witnesses stand together."""
+    """Pairs of an owner and a group or filter that matches all witnesses of the owner. `owners` has the owner of each
+    witness; the witnesses of an owner stand together."""
     if not len(witnesses):
         return
-    wanted = np.bincount(owners)
-    for shard in shards:
-        if not len(shard.matcher):
+    witness_counts = np.bincount(owners)
+    for part_matcher in matchers:
+        if not len(part_matcher.matcher):
             continue
-        found = shard.matcher.match_batch(witnesses)
-        pairs = np.repeat(owners, found.counts) << 32 | found.user_ids.astype(I64)
-        if wanted.max() > 1:
+        matches = part_matcher.matcher.match_batch(witnesses)
+        # A pair as one number, the owner in its upper half: pairs can then be counted by sorting numbers.
+        pairs = np.repeat(owners, matches.counts) << 32 | matches.user_ids.astype(I64)
+        if witness_counts.max() > 1:
             pairs, counts = np.unique(pairs, return_counts=True)
-            pairs = pairs[counts == wanted[pairs >> 32]]
-        yield pairs >> 32, (pairs & 0xFFFFFFFF) + shard.base
+            pairs = pairs[counts == witness_counts[pairs >> 32]]
+        yield pairs >> 32, (pairs & 0xFFFFFFFF) + part_matcher.base
 
 
 def _chunks(count: int, size: int) -> Iterator[range]:
     return (range(first, min(first + size, count)) for first in range(0, count, size))
 
 
-def groups_above(part: Part, base: int, shards: Sequence[Shard], junk: str | None) -> Lists:
-    """For each group of a part, all groups with a shape that cover its skeleton, itself left out."""
+# --- groups that cover --------------------------------------------------------------------------
+
+
+def groups_above(part: Part, base: int, matchers: Sequence[PartMatcher], junk: str | None) -> Lists:
+    """For each group of a part, all other groups with a shape that cover its skeleton. `junk` is a character that
+    occurs in no filter; without one a witness decides nothing, and `covers` is asked about every pair."""
     pairs, asked = Pairs(GROUP_PAIRS_MAX, "GROUP_PAIRS_MAX"), Pairs(ASKED_PAIRS_MAX, "ASKED_PAIRS_MAX")
     soft = np.flatnonzero(part.arrays["is_hard"] == 0)
     for places in _chunks(len(soft), _CHUNK):
         groups = soft[places.start : places.stop]
         texts = part.skeletons.take(groups).to_pylist()
         witnesses = [skeleton_witness(skeleton_of(text), junk or JUNK[0]) for text in texts]
-        for rows, above in _candidates(np.arange(len(groups)), witnesses, shards):
-            kept = above != groups[rows] + base
+        for rows, above in _candidates(np.arange(len(groups)), witnesses, matchers):
+            is_covering = above != groups[rows] + base
             if junk is None:
-                asked.add(rows[kept], above[kept])
-                kept &= _covering(rows, above, [(_skeleton_box(text),) for text in texts], shards)
-            pairs.add(groups[rows[kept]], above[kept])
-    _add_above_hard(part, shards, pairs, asked)
+                asked.add(rows[is_covering], above[is_covering])
+                is_covering &= _is_skeleton_covering(rows, above, [(_skeleton_box(text),) for text in texts], matchers)
+            pairs.add(groups[rows[is_covering]], above[is_covering])
+    _add_above_hard(part, matchers, pairs, asked)
     return pairs.lists(part.groups)
 
 
-def _add_above_hard(part: Part, shards: Sequence[Shard], pairs: Pairs, asked: Pairs) -> None:
+def _add_above_hard(part: Part, matchers: Sequence[PartMatcher], pairs: Pairs, asked: Pairs) -> None:
+    """Adds the groups that cover hard filters."""
     for filters, owners, witnesses in _hard_witnesses(part):
-        for rows, above in _candidates(owners, witnesses, shards):
+        for rows, above in _candidates(owners, witnesses, matchers):
             asked.add(rows, above)
-            kept = _covering(rows, above, [boxes_at(part, one) for one in filters], shards)
-            pairs.add(part.group_of[np.asarray(filters)[rows[kept]]], above[kept])
+            boxes = [boxes_at(part, filter) for filter in filters]
+            is_covering = _is_skeleton_covering(rows, above, boxes, matchers)
+            pairs.add(part.group_of[np.asarray(filters)[rows[is_covering]]], above[is_covering])
 
 
 def _hard_witnesses(part: Part) -> Iterator[tuple[list[int], Array, list[Attributes]]]:
+    """Chunks of hard filters: the filters, and their witnesses, each with the place of its filter in the chunk."""
     numbers = hard_filters(part)
     for places in _chunks(len(numbers), _CHUNK):
         filters = numbers[places.start : places.stop]
-        found = [corners(boxes_at(part, one)) for one in filters]
-        yield filters, *_flat(found)
+        yield filters, *_flat([corners(boxes_at(part, filter)) for filter in filters])
 
 
-def _flat(found: Sequence[Sequence[Attributes]]) -> tuple[Array, list[Attributes]]:
-    return np.repeat(np.arange(len(found)), list(map(len, found))), [one for some in found for one in some]
+def _flat(witnesses: Sequence[Sequence[Attributes]]) -> tuple[Array, list[Attributes]]:
+    """The witnesses of several owners in one list, and the owner of each."""
+    owners = np.repeat(np.arange(len(witnesses)), list(map(len, witnesses)))
+    return owners, [witness for of_owner in witnesses for witness in of_owner]
 
 
 def boxes_at(part: Part, filter: int) -> tuple[Box, ...]:
+    """The boxes of a filter by its number in a part."""
     return boxes_of(part.table["filter"][filter].as_py(), part.table["dialect"][filter].as_py())
 
 
@@ -156,52 +171,57 @@ def _skeleton_box(text: str) -> Box:
     return box_of(skeleton_constraints(skeleton_of(text)))
 
 
-def _covering(rows: Array, above: Array, boxes: Sequence[Sequence[Box]], shards: Sequence[Shard]) -> Array:
-    """Which of the skeletons cover their rows."""
-    bases = np.array([shard.base for shard in shards])
-    found = np.zeros(len(rows), bool)
-    for i, (row, group) in enumerate(_both(rows, above)):
-        shard = shards[int(np.searchsorted(bases, group, side="right")) - 1]
-        skeleton = shard.part.skeletons[group - shard.base].as_py()
-        found[i] = covering.covers((_skeleton_box(skeleton),), boxes[row])
-    return found
+def _is_skeleton_covering(
+    rows: Array, above: Array, boxes: Sequence[Sequence[Box]], matchers: Sequence[PartMatcher]
+) -> Array:
+    """For each pair of a row and a group, whether the skeleton of the group covers the boxes of the row."""
+    bases = np.array([part_matcher.base for part_matcher in matchers])
+    is_covering = np.zeros(len(rows), bool)
+    for i, (row, group) in enumerate(_pairs_of(rows, above)):
+        owner = matchers[int(np.searchsorted(bases, group, side="right")) - 1]
+        skeleton = owner.part.skeletons[group - owner.base].as_py()
+        is_covering[i] = covering.covers((_skeleton_box(skeleton),), boxes[row])
+    return is_covering
 
 
 # --- hard filters that cover --------------------------------------------------------------------
 
 
-def hard_above(part: Part, base: int, shards: Sequence[Shard], junk: str | None) -> Lists:
-    """For each filter of a part, all hard ones that cover it, itself left out."""
+def hard_above(part: Part, base: int, matchers: Sequence[PartMatcher], junk: str | None) -> Lists:
+    """For each filter of a part, all other hard filters that cover it."""
     pairs, asked = Pairs(ASKED_PAIRS_MAX, "ASKED_PAIRS_MAX"), Pairs(ASKED_PAIRS_MAX, "ASKED_PAIRS_MAX")
-    if any(len(shard.matcher) for shard in shards):
-        bases = np.array([shard.base for shard in shards])
+    if any(len(part_matcher.matcher) for part_matcher in matchers):
+        bases = np.array([part_matcher.base for part_matcher in matchers])
         for first, owners, witnesses in _all_witnesses(part, junk or JUNK[0]):
-            for rows, above in _candidates(owners, witnesses, shards):
-                other = above != rows + first + base
-                asked.add(rows[other], above[other])
-                found = rows[other] + first, above[other]
-                kept = np.array([_is_above(*pair, part, bases, shards) for pair in _both(*found)], bool)
-                pairs.add(found[0][kept], found[1][kept])
+            for rows, above in _candidates(owners, witnesses, matchers):
+                is_other = above != rows + first + base
+                asked.add(rows[is_other], above[is_other])
+                filters, candidates = rows[is_other] + first, above[is_other]
+                is_covering = np.array(
+                    [_is_above(*pair, part, bases, matchers) for pair in _pairs_of(filters, candidates)], bool
+                )
+                pairs.add(filters[is_covering], candidates[is_covering])
     return pairs.lists(part.filters)
 
 
-def _both(rows: Array, above: Array) -> Iterator[tuple[int, int]]:
+def _pairs_of(rows: Array, above: Array) -> Iterator[tuple[int, int]]:
     return zip(rows.tolist(), above.tolist(), strict=True)
 
 
-def _is_above(filter: int, above: int, part: Part, bases: Array, shards: Sequence[Shard]) -> bool:
-    shard = shards[int(np.searchsorted(bases, above, side="right")) - 1]
-    return covering.covers(boxes_at(shard.part, above - shard.base), boxes_at(part, filter))
+def _is_above(filter: int, above: int, part: Part, bases: Array, matchers: Sequence[PartMatcher]) -> bool:
+    owner = matchers[int(np.searchsorted(bases, above, side="right")) - 1]
+    return covering.covers(boxes_at(owner.part, above - owner.base), boxes_at(part, filter))
 
 
 def _all_witnesses(part: Part, junk: str) -> Iterator[tuple[int, Array, list[Attributes]]]:
-    """Corners of every filter, with the number of the first of them."""
+    """Chunks of all filters: the number of the first, and their witnesses, each with the place of its filter in the
+    chunk."""
     for places in _chunks(part.filters, _CHUNK):
-        found = [_corners(part, one, int(part.group_of[one]), junk) for one in places]
-        yield places.start, *_flat(found)
+        yield places.start, *_flat([_corners(part, filter, int(part.group_of[filter]), junk) for filter in places])
 
 
 def _corners(part: Part, filter: int, group: int, junk: str) -> Sequence[Attributes]:
+    """The witnesses of a filter at the corners of its sets."""
     text = part.skeletons[group].as_py()
     if text.startswith(HARD):
         return corners(boxes_at(part, filter))
@@ -212,9 +232,9 @@ def _spans(part: Part, filter: int, group: int) -> tuple[tuple[str, str, int, in
     arrays = part.arrays
     first, last = arrays["span_starts"][group : group + 2].tolist()
     start = int(part.bases[group] + 2 * (filter - part.firsts[group]) * (last - first))
-    found = []
+    spans = []
     for place, span in enumerate(arrays["spans"][first:last].tolist()):
         kind, _, name = part.span_names[span].partition(":")
         low, high = arrays["points"][start + 2 * place : start + 2 * place + 2].tolist()
-        found.append((name, kind, low, -high))
-    return tuple(found)
+        spans.append((name, kind, low, -high))
+    return tuple(spans)

@@ -1,6 +1,6 @@
-"""The content graph from its parts: one forest of all groups, immediate edges, and what follows from them.
+"""The content graph from its parts: the forest of all groups' trees, the immediate edges, and what follows from them.
 
-parts, lists ─► forest ─► immediate predecessors, part by part ─► depth, degrees, roots, what brokers propagate
+parts, covers ─► forest ─► immediate predecessors, part by part ─► depth, degrees, roots, what brokers propagate
 """
 
 from __future__ import annotations
@@ -15,28 +15,30 @@ import pyarrow as pa
 from catchment.matching import kernels_graph as kg
 from catchment.matching.kernels_graph import Forest
 from catchment.model.witness import JUNK
-from catchment.pipeline.graph.covers import Lists, Shard, groups_above, hard_above
+from catchment.pipeline.graph.covers import Lists, PartMatcher, groups_above, hard_above
 from catchment.pipeline.graph.parts import Part, hard_matcher, mapped, part_of, skeleton_matcher
 
 Array = np.ndarray[Any, Any]
 I32, I64 = np.int32, np.int64
-# Brokers told apart in one pass over the edges.
+# Brokers that one pass over the edges handles: one bit of an integer each.
 _BITS: Final = 63
-# A thousand passes over the edges, some 20 ms each with a million filters; past it `reduced` is left empty.
+# This many brokers take a thousand passes, some 20 ms each with a million filters. Past it `reduced` is left empty.
 BROKERS_MAX: Final = 65_536
-_FOUND_FEW: Final = 64
+# Predecessors of one filter that there is room for at first.
+PREDECESSORS_FEW: Final = 64
 
 
-class Covers(NamedTuple):
-    """What was found of one part: groups above its groups, hard filters above its filters."""
+class PartCovers(NamedTuple):
+    """What covers the filters of a part: the groups above each group, and the hard filters above each filter."""
 
     groups: Lists
     hard: Lists
 
 
 class Graph(NamedTuple):
-    """The graph, by filter. `representative` is another filter that says the same, or itself; one that is not its own
-    representative has no edges, and the depth of that. `reduced` says of each pair of the parts if it is needed."""
+    """The graph, by filter. The representative of a filter is an equal filter, or the filter itself. A filter that is
+    not its own representative has no edges, and has the depth of its representative. `is_reduced_to` says for each pair
+    of filter and broker whether the broker needs the filter."""
 
     depth: Array
     in_degree: Array
@@ -48,18 +50,20 @@ class Graph(NamedTuple):
 # --- the forest ---------------------------------------------------------------------------------
 
 
-def forest_of(parts: Sequence[Part], covers: Sequence[Covers]) -> tuple[Forest, Array]:
+def forest_of(parts: Sequence[Part], covers: Sequence[PartCovers]) -> tuple[Forest, Array]:
     """One forest of all parts, and the representative of each filter."""
     filters, points, nodes, bounds = _bases(parts)
-    sizes = np.concatenate([np.diff(one.groups.starts) for one in covers])
-    order = np.argsort(sizes, kind="stable")  # what covers has fewer groups above it
+    sizes = np.concatenate([np.diff(part_covers.groups.starts) for part_covers in covers])
+    # A group has fewer groups above it than any group that it covers. So in this order what covers comes first, as the
+    # kernels need it.
+    order = np.argsort(sizes, kind="stable")
     rank = np.empty(len(order), I64)
     rank[order] = np.arange(len(order))
     firsts = np.concatenate([part.firsts[:-1] + base for part, base in zip(parts, filters, strict=False)])
     counts = np.concatenate([part.arrays["sizes"] for part in parts])
     dim_starts, dims = _dims(parts, order)
-    above_starts, above = _joined([one.groups for one in covers], order)
-    hard_starts, hard = _joined([one.hard for one in covers], None)
+    above_starts, above = _joined([part_covers.groups for part_covers in covers], order)
+    hard_starts, hard = _joined([part_covers.hard for part_covers in covers], None)
     group_of = np.concatenate([part.group_of + base for part, base in zip(parts, _group_bases(parts), strict=False)])
     is_hard = np.concatenate([part.arrays["is_hard"] for part in parts])
     forest = Forest(
@@ -72,7 +76,7 @@ def forest_of(parts: Sequence[Part], covers: Sequence[Covers]) -> tuple[Forest, 
         points=np.concatenate([part.arrays["points"] for part in parts]),
         dim_starts=dim_starts,
         dims=dims,
-        roots=np.concatenate([_raised(part.arrays["roots"], base) for part, base in zip(parts, nodes, strict=False)])[
+        roots=np.concatenate([_shifted(part.arrays["roots"], base) for part, base in zip(parts, nodes, strict=False)])[
             order
         ],
         nodes=np.concatenate([_nodes(part, *base) for part, *base in zip(parts, filters, nodes, bounds, strict=False)]),
@@ -95,48 +99,50 @@ def _bases(parts: Sequence[Part]) -> list[Array]:
 
 
 def _group_bases(parts: Sequence[Part]) -> Array:
+    """Where each part begins among all groups."""
     return np.concatenate((np.zeros(1, I64), np.cumsum([part.groups for part in parts])))
 
 
-def _raised(places: Array, base: int) -> Array:
+def _shifted(places: Array, base: int) -> Array:
+    """Places in a part as places among all parts; a negative place means none, and stays."""
     return np.where(places < 0, places, places + base)
 
 
 def _nodes(part: Part, filters: int, nodes: int, bounds: int) -> Array:
-    found = part.arrays["nodes"].copy()
-    found[:, :2] += filters
-    found[:, 2:4] = _raised(found[:, 2:4], nodes)
-    found[:, 4] += bounds
-    return found
+    """The nodes of a part's trees: first and last filter, the two children, and the bounds."""
+    shifted = part.arrays["nodes"].copy()
+    shifted[:, :2] += filters
+    shifted[:, 2:4] = _shifted(shifted[:, 2:4], nodes)
+    shifted[:, 4] += bounds
+    return shifted
 
 
 def _dims(parts: Sequence[Part], order: Array) -> tuple[Array, Array]:
-    """The dimensions of groups in the given order, by the place of their names among those of all parts."""
+    """The dimensions of groups, which are their spans, in the given order. Spans of all parts are numbered alike."""
     names = sorted({name for part in parts for name in part.span_names})
-    place = {name: i for i, name in enumerate(names)}
-    renamed = [
-        Lists(part.arrays["span_starts"], _places(part.span_names, place)[part.arrays["spans"]]) for part in parts
-    ]
-    return _joined(renamed, order)
-
-
-def _places(names: Sequence[str], place: dict[str, int]) -> Array:
-    return np.array([place[name] for name in names], I32)
+    number_of = {name: i for i, name in enumerate(names)}
+    renumbered = []
+    for part in parts:
+        numbers = np.array([number_of[name] for name in part.span_names], I32)
+        renumbered.append(Lists(part.arrays["span_starts"], numbers[part.arrays["spans"]]))
+    return _joined(renumbered, order)
 
 
 def _joined(lists: Sequence[Lists], order: Array | None) -> tuple[Array, Array]:
-    """Lists one after another, then in another order."""
-    sizes = np.concatenate([np.diff(one.starts) for one in lists])
-    values = np.concatenate([one.values for one in lists]).astype(I32)
+    """The lists of all parts one after another, then in the given order: starts and values."""
+    sizes = np.concatenate([np.diff(part_lists.starts) for part_lists in lists])
+    values = np.concatenate([part_lists.values for part_lists in lists]).astype(I32)
     starts = np.concatenate((np.zeros(1, I64), np.cumsum(sizes)))
     if order is None:
         return starts, values
-    moved = np.concatenate((np.zeros(1, I64), np.cumsum(sizes[order])))
-    places = np.arange(len(values)) + np.repeat(starts[order] - moved[:-1], sizes[order])
-    return moved, values[places]
+    new_starts = np.concatenate((np.zeros(1, I64), np.cumsum(sizes[order])))
+    # By new place, the old one: within a list both rise together, so a list has one distance between them.
+    places = np.arange(len(values)) + np.repeat(starts[order] - new_starts[:-1], sizes[order])
+    return new_starts, values[places]
 
 
 def _sorted_lists(starts: Array, values: Array) -> Array:
+    """The values, those of each list in rising order."""
     rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     return values[np.argsort(rows << 32 | values, kind="stable")]
 
@@ -145,7 +151,8 @@ def _sorted_lists(starts: Array, values: Array) -> Array:
 
 
 def _without_equals(forest: Forest) -> tuple[Forest, Array]:
-    """Takes out hard filters that say the same as another: one with a shape, or the one of the least number."""
+    """The forest without hard filters that are equal to another filter, and the representative of each filter: an equal
+    filter with a shape, or else the equal hard filter with the least number."""
     representative = np.arange(len(forest.group_of))
     rows = np.repeat(representative, np.diff(forest.hard_starts))
     if not len(rows):
@@ -153,7 +160,7 @@ def _without_equals(forest: Forest) -> tuple[Forest, Array]:
     mutual, width = np.zeros(len(rows), bool), 2 * int(np.diff(forest.dim_starts).max(initial=0))
     kg.mutual(forest, rows, forest.hard, np.empty(width + 1, I64), mutual)
     for row, hard in sorted(zip(rows[mutual].tolist(), forest.hard[mutual].tolist(), strict=True)):
-        # The row comes first unless it is hard and the later: of each such pair both ways are listed.
+        # Two equal hard filters are listed both ways; of these the one with the smaller number represents the other.
         if not forest.is_hard[row] or row < hard:
             representative[hard] = representative[row]
     left_out = representative != np.arange(len(representative))
@@ -167,42 +174,42 @@ def _without_equals(forest: Forest) -> tuple[Forest, Array]:
 
 
 def predecessors_of(forest: Forest, first: int, last: int) -> Lists:
-    """The immediate predecessors of filters from `first` to `last`."""
+    """The immediate predecessors of the filters from `first` to before `last`."""
     width = 2 * int(np.diff(forest.dim_starts).max(initial=0))
-    found_max, parts, sizes, done = _FOUND_FEW, [], [np.zeros(1, I64)], first
-    room = np.empty(8 * (last - first) + 4 * _FOUND_FEW, I32)
+    predecessors_max, parts, sizes, done = PREDECESSORS_FEW, [], [np.zeros(1, I64)], first
+    room = np.empty(8 * (last - first) + 4 * PREDECESSORS_FEW, I32)
     while done < last:
         search = kg.Search(
             np.full(len(forest.firsts), -1, I64),
             np.empty(width + 1, I64),
-            np.empty((found_max, width + 1), I64),
+            np.empty((predecessors_max, width + 1), I64),
             np.empty(kg.DEPTH_MAX + 2 * width, I64),
-            np.empty(found_max, I64),
-            np.empty(found_max, I64),
+            np.empty(predecessors_max, I64),
+            np.empty(predecessors_max, I64),
         )
         ends = np.zeros(last - done + 1, I64)
         until = kg.immediate_edges(forest, done, last, search, room, ends)
         parts.append(room[: ends[until - done]].copy())
         sizes.append(np.diff(ends[: until - done + 1]))
-        if until == done:  # not even one: it needs more room
-            found_max *= 2
-            room = np.empty(max(len(room), 4 * found_max), I32)
+        if until == done:  # not even one filter was done: its predecessors need more room
+            predecessors_max *= 2
+            room = np.empty(max(len(room), 4 * predecessors_max), I32)
         done = until
     return Lists(np.cumsum(np.concatenate(sizes)), np.concatenate(parts) if parts else np.zeros(0, I32))
 
 
-# --- what follows -------------------------------------------------------------------------------
+# --- what follows from the edges ----------------------------------------------------------------
 
 
 def graph_of(edges: Lists, representative: Array, pairs: Array, brokers: int) -> Graph:
-    """Depth, degrees and what brokers need: `pairs` are of filter and broker, sorted."""
+    """Depth, degrees, and what brokers need. `pairs` of filter and broker are sorted."""
     count = len(representative)
     starts, successors = np.zeros(count + 2, I64), np.empty(len(edges.values), I32)
     kg.successors_of(edges.values, edges.starts, starts, successors)
     starts = starts[:-1]
     order, depth = np.empty(count, I64), np.empty(count, I32)
     ordered = kg.depths(edges.starts, starts, successors, order, depth, np.empty(count, I64))
-    assert ordered == count, "the graph has a circle"
+    assert ordered == count, "the graph has a cycle"
     return Graph(
         depth[representative],
         np.diff(edges.starts).astype(I32),
@@ -215,11 +222,14 @@ def graph_of(edges: Lists, representative: Array, pairs: Array, brokers: int) ->
 def _reduced(
     pairs: Array, representative: Array, brokers: int, order: Array, starts: Array, successors: Array
 ) -> Array:
-    """Which pairs a broker needs: nothing else that it holds covers the filter, or is the same with a lesser number."""
+    """Which pairs a broker needs: no other filter that the broker holds covers the filter, or is equal to it and has a
+    smaller number."""
     node = representative[pairs[:, 0]]
-    found = np.zeros(len(pairs), bool)
+    is_uncovered = np.zeros(len(pairs), bool)
     if brokers > BROKERS_MAX:
-        return found
+        return is_uncovered
+    # By filter, one bit for each broker of a pass: which brokers hold it, and which hold something above it. The bits
+    # go down the edges, from a filter to its successors.
     held, above = np.empty(len(representative), I64), np.empty(len(representative), I64)
     by_broker = np.argsort(pairs[:, 1], kind="stable")
     for first in range(0, brokers, _BITS):
@@ -228,39 +238,42 @@ def _reduced(
         held[:] = 0
         np.bitwise_or.at(held, node[places], bit)
         kg.held_above(order, starts, successors, held, above)
-        found[places] = above[node[places]] & bit == 0
+        is_uncovered[places] = above[node[places]] & bit == 0
+    # Of equal filters that a broker holds, the first pair is kept: pairs are sorted, so it has the smallest number.
     key = node << 32 | pairs[:, 1]
-    _, leaders = np.unique(key, return_index=True)  # pairs are sorted: the first has the least number
-    is_leader = np.zeros(len(pairs), bool)
-    is_leader[leaders] = True
-    return found & is_leader
+    _, first_places = np.unique(key, return_index=True)
+    is_first = np.zeros(len(pairs), bool)
+    is_first[first_places] = True
+    return is_uncovered & is_first
 
 
-# --- all at once --------------------------------------------------------------------------------
+# --- all steps at once --------------------------------------------------------------------------
 
 
-def computed(rows: pa.Table) -> tuple[Part, Lists, Graph]:
-    """The graph of filters that are one part, given as rows of `CODED`: its part, edges by successor, and the rest."""
+def graph_of_rows(rows: pa.Table) -> tuple[Part, Lists, Graph]:
+    """The graph of filters that make one part, from rows of `CODED`: the part, its edges by successor, and the rest."""
     part = part_of(rows)
     matcher, used = skeleton_matcher(part)
     junk = free_junk(used)
-    groups = groups_above(part, 0, [Shard(matcher, 0, part)], junk)
-    hard = hard_above(part, 0, [Shard(hard_matcher(part), 0, part)], junk)
-    forest, representative = forest_of([part], [Covers(groups, hard)])
+    groups = groups_above(part, 0, [PartMatcher(matcher, 0, part)], junk)
+    hard = hard_above(part, 0, [PartMatcher(hard_matcher(part), 0, part)], junk)
+    forest, representative = forest_of([part], [PartCovers(groups, hard)])
     edges = predecessors_of(forest, 0, part.filters)
     return part, edges, graph_of(edges, representative, part.arrays["pairs"], len(part.brokers))
 
 
 def free_junk(used: Collection[str]) -> str | None:
-    return next((one for one in JUNK if one not in used), None)
+    """A character that no filter has, for witnesses; None if all that are tried are used."""
+    return next((character for character in JUNK if character not in used), None)
 
 
 # --- files --------------------------------------------------------------------------------------
 
 
-def save_arrays(path: Path, found: NamedTuple) -> None:
+def save_arrays(path: Path, arrays: NamedTuple) -> None:
+    """Saves each array of a named tuple to a file of its own."""
     path.mkdir(parents=True, exist_ok=True)
-    for name, array in found._asdict().items():
+    for name, array in arrays._asdict().items():
         np.save(path / f"{name}.npy", array, allow_pickle=False)
 
 

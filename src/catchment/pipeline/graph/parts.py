@@ -1,8 +1,9 @@
-"""Parts of the distinct filters, each what one task holds: coded, put into groups, laid out as trees.
+"""Parts: the distinct filters, split so that one task can hold a part. Within a part they form groups and trees.
 
-A filter is coded as its skeleton and its spans (`model/witness.py`). One without a shape is *hard*: its skeleton is
-itself, its spans those of its hull. All filters of one skeleton are in one part, side by side, in the order of the
-tree that is made of them; that order gives them their numbers. A part is a few flat files that later tasks map.
+A filter is *coded* as its skeleton and its spans (`model/witness.py`). A filter without a shape is *hard*: its skeleton
+is the filter itself, and its spans are those of its hull. All filters with the same skeleton are a *group*. A group is
+in one part, and its filters stand side by side, in the order of the k-d tree that is made of them; that order gives
+them their numbers. A part is saved as a few flat files, which later tasks map into memory.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ from catchment.model.witness import Shape, hull_of, junk_in, shape_of, skeleton_
 
 Array = np.ndarray[Any, Any]
 I32, I64 = np.int32, np.int64
-# Marks the skeleton of a hard filter; no JSON begins with it.
+# Marks the skeleton of a hard filter. Other skeletons are JSON, which does not begin with it.
 HARD: Final = "!"
 CESQL: Final = "cesql"
+# Filters whose boxes or codes a worker remembers.
 _KEPT_MAX: Final = 65_536
 
-# What a filter is coded as, besides itself. A span is "kind:name", with its least key and its greatest negated.
+# A filter, and its code: the skeleton, the names of its spans ("kind:name"), and for each span two ends, the least key
+# and the greatest key negated. So a span contains another one if neither of its ends is above the other's.
 CODED: Final = pa.schema(
     [
         ("filter", pa.string()),
@@ -62,7 +65,7 @@ class _Conjunction(msgspec.Struct):
     constraints: list[_Constraint]
 
 
-# What `matching.bulk.pack_filter` wrote.
+# Decodes what `matching.bulk.pack_filter` wrote.
 _DECODER: Final = msgspec.msgpack.Decoder(list[_Conjunction])
 
 
@@ -71,7 +74,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(list[_Conjunction])
 
 @lru_cache(_KEPT_MAX)
 def boxes_of(text: str, dialect: str) -> tuple[Box, ...]:
-    """The boxes of a filter; of a CESQL expression those of the filter that holds whenever it matches."""
+    """The boxes of a filter. For a CESQL expression, those of the filter that holds whenever the expression matches."""
     return Cesql(text).filter.boxes if dialect == CESQL else Filter(text).boxes
 
 
@@ -81,33 +84,33 @@ def _coded(text: str, packed: bytes | None, dialect: str) -> tuple[str, list[str
     shape = shape_of(alternatives[0].constraints) if len(alternatives) == 1 else None
     spans = hull_of(boxes_of(text, dialect)) if shape is None else shape.spans
     named = sorted((f"{kind}:{name}", least, -greatest) for name, kind, least, greatest in spans)
-    names, ends = [one[0] for one in named], [end for one in named for end in one[1:]]
-    return f"{HARD}{dialect}:{text}" if shape is None else _dumped(shape), names, ends
+    names, ends = [name for name, *_ in named], [end for _, *both_ends in named for end in both_ends]
+    return f"{HARD}{dialect}:{text}" if shape is None else _skeleton_text(shape), names, ends
 
 
-def _dumped(shape: Shape) -> str:
+def _skeleton_text(shape: Shape) -> str:
     return msgspec.json.encode(shape.skeleton).decode()
 
 
 def skeleton_of(text: str) -> tuple[SkeletonPart, ...]:
+    """The skeleton from its text; not for hard filters."""
     return tuple((name, operator, value) for name, operator, value in msgspec.json.decode(text))
 
 
 def coded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For mapInArrow: rows of `CODED` from those of the catalogue. One whose boxes pass a limit of the model is left
-    as it is, with nothing known of it."""
+    """For mapInArrow: rows of `CODED` from rows of the catalogue."""
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in ("filter", "conjunction", "dialect")]
-        found = [_coded_or_bare(*row) for row in zip(*columns, strict=True)]
+        codes = [_coded_or_bare(*row) for row in zip(*columns, strict=True)]
         given = [batch.column(name) for name in CODED.names[:4]]
-        made = [pa.array([one[i] for one in found], CODED.types[4 + i]) for i in range(3)]
+        made = [pa.array([code[i] for code in codes], CODED.types[4 + i]) for i in range(3)]
         yield pa.RecordBatch.from_arrays([*given, *made], CODED.names)
 
 
 def _coded_or_bare(text: str, packed: bytes | None, dialect: str) -> tuple[str, list[str], list[int]]:
     try:
         return _coded(text, packed, dialect)
-    except CatchmentError:
+    except CatchmentError:  # its boxes pass a limit of the model: a hard filter without spans
         return f"{HARD}{dialect}:{text}", [], []
 
 
@@ -116,7 +119,8 @@ def _coded_or_bare(text: str, packed: bytes | None, dialect: str) -> tuple[str, 
 
 @dataclass(frozen=True)
 class Part:
-    """Some groups and their filters, numbered from 0. `pairs` has rows (filter, broker, subscriptions)."""
+    """Some groups and their filters, numbered from 0. The array `pairs` has a row (filter, broker, subscriptions) for
+    each filter and each broker that holds it."""
 
     table: pa.Table  # by filter: filter, dialect, conjunction
     skeletons: pa.Array  # by group
@@ -134,12 +138,12 @@ class Part:
 
     @cached_property
     def firsts(self) -> Array:
-        """By group, its first filter; and the number of all."""
+        """By group, its first filter; at the end, the number of filters."""
         return np.concatenate((np.zeros(1, I64), np.cumsum(self.arrays["sizes"])))
 
     @cached_property
     def bases(self) -> Array:
-        """By group, where its points begin; and the size of all."""
+        """By group, where its points begin; at the end, the size of all points."""
         widths = 2 * np.diff(self.arrays["span_starts"])
         return np.concatenate((np.zeros(1, I64), np.cumsum(widths * self.arrays["sizes"])))
 
@@ -155,44 +159,45 @@ class Part:
         feather.write_feather(groups, path / "groups.arrow", compression="uncompressed")
         for name, array in self.arrays.items():
             np.save(path / f"{name}.npy", array, allow_pickle=False)
-        named = {"spans": self.span_names, "brokers": self.brokers}
-        (path / "names.json").write_text(json.dumps(named), "utf-8")
+        names = {"spans": self.span_names, "brokers": self.brokers}
+        (path / "names.json").write_text(json.dumps(names), "utf-8")
 
     @classmethod
     def open(cls, path: Path) -> Part:
-        """Mapped, not read."""
-        named = json.loads((path / "names.json").read_text("utf-8"))
+        """A saved part, mapped into memory rather than read."""
+        names = json.loads((path / "names.json").read_text("utf-8"))
         return cls(
             feather.read_table(path / "filters.arrow", memory_map=True),
             feather.read_table(path / "groups.arrow", memory_map=True).column("skeleton").combine_chunks(),
-            named["spans"],
-            named["brokers"],
+            names["spans"],
+            names["brokers"],
             {name: mapped(path / f"{name}.npy") for name in _ARRAYS},
         )
 
 
 def mapped(path: Path) -> Array:
-    """An array in a file; privately, so that it is of the same type to a kernel as one made in memory."""
+    """An array in a file, mapped into memory. It is mapped copy-on-write: such an array has the same type to a kernel
+    as one made in memory, so no kernel is compiled twice."""
     with path.open("rb") as source:
         np.lib.format.read_magic(source)
         shape, _, dtype = np.lib.format.read_array_header_1_0(source)
     if 0 in shape:
-        return np.zeros(shape, dtype)
-    found: Array = np.load(path, mmap_mode="c", allow_pickle=False).view(np.ndarray)
-    return found
+        return np.zeros(shape, dtype)  # an empty file cannot be mapped
+    array: Array = np.load(path, mmap_mode="c", allow_pickle=False).view(np.ndarray)
+    return array
 
 
 def part_of(rows: pa.Table) -> Part:
-    """The part of rows of `CODED`, among which a filter may stand many times."""
+    """The part that rows of `CODED` make. A filter may stand in many of them."""
     keys = ("skeleton", "filter", "broker")
     rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in keys])).combine_chunks()
     is_group, is_filter, is_pair = (_is_first(rows, keys[:count]) for count in (1, 2, 3))
     firsts = np.flatnonzero(is_filter)
     distinct = rows.take(pa.array(firsts))
     group_of = np.cumsum(is_group)[firsts] - 1
-    leaders = np.flatnonzero(is_group)
-    skeletons = rows.column("skeleton").take(pa.array(leaders))
-    arrays, span_names, order = _forest(distinct, group_of, rows.column("spans").take(pa.array(leaders)))
+    first_of_group = pa.array(np.flatnonzero(is_group))
+    skeletons = rows.column("skeleton").take(first_of_group)
+    arrays, span_names, order = _trees(distinct, group_of, rows.column("spans").take(first_of_group))
     arrays["is_hard"] = np.asarray(pc.starts_with(skeletons, HARD)).astype(np.int8)
     brokers, arrays["pairs"] = _pairs(rows, np.cumsum(is_filter) - 1, is_pair, order)
     table = distinct.select(["filter", "dialect", "conjunction"]).take(pa.array(order))
@@ -200,89 +205,95 @@ def part_of(rows: pa.Table) -> Part:
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array."""
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _is_first(rows: pa.Table, keys: Iterable[str]) -> Array:
-    """Of sorted rows, which differ from the one before."""
-    found = np.zeros(rows.num_rows, bool)
-    found[:1] = True
+    """Which of the sorted rows differ from the row before in one of the keys."""
+    is_first = np.zeros(rows.num_rows, bool)
+    is_first[:1] = True
     for key in keys:
         column = _whole(rows.column(key))
         if rows.num_rows > 1:
             before, after = column[:-1], column[1:]
-            same = pc.or_(pc.fill_null(pc.equal(before, after), False), pc.and_(before.is_null(), after.is_null()))
-            found[1:] |= ~np.asarray(same)
-    return found
+            is_same = pc.or_(pc.fill_null(pc.equal(before, after), False), pc.and_(before.is_null(), after.is_null()))
+            is_first[1:] |= ~np.asarray(is_same)
+    return is_first
 
 
-def _forest(distinct: pa.Table, group_of: Array, spans: pa.ChunkedArray) -> tuple[dict[str, Array], list[str], Array]:
-    """The trees of filters sorted by group: their arrays, the names of the spans, and the order of the filters."""
-    listed = _whole(spans)
-    names = listed.flatten().dictionary_encode() if len(listed) else pa.array([], pa.string()).dictionary_encode()
-    texts = names.dictionary.to_pylist()
-    rank = np.empty(len(texts), I64)
-    rank[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
-    counts = np.asarray(pc.list_value_length(listed)).astype(I64)
-    sizes = np.bincount(group_of, minlength=len(listed)).astype(I64)
+def _trees(distinct: pa.Table, group_of: Array, spans: pa.ChunkedArray) -> tuple[dict[str, Array], list[str], Array]:
+    """A k-d tree for each group, of filters that are sorted by group: the arrays of the trees, the names of the spans,
+    and the new order of the filters."""
+    spans_of_group = _whole(spans)
+    flat = spans_of_group.flatten() if len(spans_of_group) else pa.array([], pa.string())
+    encoded = flat.dictionary_encode()
+    span_names = encoded.dictionary.to_pylist()
+    rank = np.empty(len(span_names), I64)
+    rank[sorted(range(len(span_names)), key=span_names.__getitem__)] = np.arange(len(span_names))
+    counts = np.asarray(pc.list_value_length(spans_of_group)).astype(I64)
+    sizes = np.bincount(group_of, minlength=len(spans_of_group)).astype(I64)
     points = np.array(_whole(distinct.column("ends")).flatten(), dtype=I64)
     order, roots = np.arange(len(group_of)), np.empty(len(sizes), I64)
+    # Room for the most that the kernel may need; what it does not use is cut off below.
     nodes = np.empty((2 * len(order) + 1, 5), I64)
     bounds = np.empty(4 * len(points) + 1, I64)
     stack = np.empty((kg.DEPTH_MAX + 4 * int(counts.max(initial=0)), 3), I64)
     used = kg.build_trees(sizes, 2 * counts, points, order, roots, nodes, bounds, stack)
-    filled = int((nodes[:used, 4]).max(initial=-1))
-    room = 0 if filled < 0 else filled + 4 * int(counts.max(initial=0))
+    last_bounds = int((nodes[:used, 4]).max(initial=-1))
+    bounds_used = 0 if last_bounds < 0 else last_bounds + 4 * int(counts.max(initial=0))
     arrays = {
         "sizes": sizes,
         "span_starts": np.concatenate((np.zeros(1, I64), np.cumsum(counts))),
-        "spans": rank[np.asarray(names.indices).astype(I64)],
+        "spans": rank[np.asarray(encoded.indices).astype(I64)],
         "points": points,
         "roots": roots,
         "nodes": nodes[:used].copy(),
-        "bounds": bounds[:room].copy(),
+        "bounds": bounds[:bounds_used].copy(),
     }
-    return arrays, sorted(texts), order
+    return arrays, sorted(span_names), order
 
 
 def _pairs(rows: pa.Table, filter_of: Array, is_pair: Array, order: Array) -> tuple[list[str | None], Array]:
-    """The brokers, and which holds which filter for how many subscriptions."""
-    place = np.empty(len(order), I64)
-    place[order] = np.arange(len(order))
+    """The brokers, and the array `pairs`: which broker holds which filter, for how many subscriptions."""
+    number_of = np.empty(len(order), I64)
+    number_of[order] = np.arange(len(order))
     encoded = _whole(rows.column("broker")).dictionary_encode(null_encoding="encode")
     starts = np.flatnonzero(is_pair)
     counts = np.diff(np.append(starts, rows.num_rows))
     broker = np.asarray(encoded.indices).astype(I64)[starts]
-    pairs = np.column_stack((place[filter_of[starts]], broker, counts))
+    pairs = np.column_stack((number_of[filter_of[starts]], broker, counts))
     return encoded.dictionary.to_pylist(), pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
 
 
-# --- what a part is looked up in ----------------------------------------------------------------
+# --- matchers that witnesses are looked up in ---------------------------------------------------
 
 
 def skeleton_matcher(part: Part) -> tuple[Matcher, set[str]]:
-    """A matcher of the part's skeletons by group, hard ones left out; and what of `witness.JUNK` they hold."""
-    ids, found, junk = [], [], set()
+    """A matcher of the skeletons of a part by group, without the hard ones; and the characters of `witness.JUNK` that
+    occur in them."""
+    groups, skeletons, junk = [], [], set()
     for group, text in enumerate(part.skeletons.to_pylist()):
         if not text.startswith(HARD):
             skeleton = skeleton_of(text)
-            ids.append(group)
-            found.append(Conjunction(skeleton_constraints(skeleton)))
+            groups.append(group)
+            skeletons.append(Conjunction(skeleton_constraints(skeleton)))
             junk |= junk_in(skeleton)
     matcher = Matcher()
-    matcher.add_many(ids, found)
+    matcher.add_many(groups, skeletons)
     return matcher, junk
 
 
 def hard_matcher(part: Part) -> Matcher:
-    """A matcher of the part's hard filters by number. A CESQL expression is not there: what it matches is known only
-    from above, so it is not known to cover anything."""
+    """A matcher of the hard filters of a part by number. It leaves out CESQL expressions: only a wider filter is known
+    of an expression, so it is not known to cover anything."""
     matcher = Matcher()
-    ids = [one for one in hard_filters(part) if part.table["dialect"][one].as_py() != CESQL]
-    matcher.add_many(ids, [Filter(part.table["filter"][one].as_py()) for one in ids])
+    numbers = [number for number in hard_filters(part) if part.table["dialect"][number].as_py() != CESQL]
+    matcher.add_many(numbers, [Filter(part.table["filter"][number].as_py()) for number in numbers])
     return matcher
 
 
 def hard_filters(part: Part) -> list[int]:
-    found: list[int] = part.firsts[:-1][part.arrays["is_hard"] != 0].tolist()
-    return found
+    """The numbers of the hard filters; each is alone in its group."""
+    numbers: list[int] = part.firsts[:-1][part.arrays["is_hard"] != 0].tolist()
+    return numbers

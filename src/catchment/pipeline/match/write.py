@@ -1,15 +1,15 @@
-"""What `match` gives, written to Parquet by the workers that matched it.
+"""The result of `match`, written to Parquet by the workers that matched it.
 
-On its way into a file Spark's own writer takes each id of each row in its hands, which costs more than to find it.
-Here a worker writes its rows itself. It has their ids as places in the sorted order of all ids, and as such they go
-into the file: Parquet keeps texts in a dictionary, once for each group of rows.
+Spark's own Parquet writer copies each id of each row, which costs more than finding it. Here a worker writes its rows
+itself. It has ids as ranks, their places in the sorted order of all ids, and writes them as such: Parquet keeps the
+texts in a dictionary, once for each row group.
 
-    OUT/_temporary/TOKEN.parquet      of a task that runs, or that nobody waits for any more
+    OUT/_temporary/TOKEN.parquet      of a task that is running, or whose answer the driver did not take
     OUT/part-00007-TOKEN.parquet      of a task whose answer the driver has: one for each partition
-    OUT/_SUCCESS                      all are there
+    OUT/_SUCCESS                      all files are there
 
-A task that Spark does twice leaves two files, of which the driver hears of one. Readers pass over what begins with
-`_`; a job that fails takes the directory away with it.
+If Spark runs a task twice, it leaves two files, and the driver gets the answer of one of them. Readers skip names that
+begin with `_`. If a job fails, it deletes the directory.
 """
 
 from __future__ import annotations
@@ -56,20 +56,23 @@ from catchment.errors import InputError, LimitError
 from catchment.matching.lists import LIST_BYTES_MAX, Words
 from catchment.pipeline.index import Index, open_index
 from catchment.pipeline.match import scattered
-from catchment.pipeline.match.worker import SUBSCRIPTIONS, AnyIndex, Found, _Job, match, opened_shards, planned
+from catchment.pipeline.match.jobs import match
+from catchment.pipeline.match.shards import RowMatches, open_shards
+from catchment.pipeline.match.worker import IDS_COLUMN, IDS_FIELD, AnyIndex, MatchTask, planned
 from catchment.pipeline.paths import address, file_system
+from catchment.pipeline.schema import refuse_taken_names
 
-# A group of rows is written when it has so many matches, of 4 bytes each, or so many rows, or bytes of other columns.
+# A row group is written when it has so many matches, of 4 bytes each, or so many rows, or bytes of other columns.
 GROUP_MATCHES: Final = 1 << 23
 GROUP_ROWS: Final = 1 << 20
 GROUP_BYTES: Final = 1 << 27
 
 _TEMPORARY: Final = "_temporary"
-_DONE: Final = "_SUCCESS"
-# What Spark writes of itself into a file: the schema as it has it, and that its calendar is the usual one.
+_SUCCESS: Final = "_SUCCESS"
+# Keys of what Spark writes about itself into a file: its schema, and its version, which tells the calendar of dates.
 _SPARK_SCHEMA, _SPARK_VERSION = "org.apache.spark.sql.parquet.row.metadata", "org.apache.spark.version"
-# Those that are the same in a file whether Arrow writes them or Spark.
-_SCALARS: Final = (
+# Types that are the same in a file whether Arrow or Spark writes them.
+_COMMON_TYPES: Final = (
     StringType(),
     BinaryType(),
     BooleanType(),
@@ -83,19 +86,21 @@ _SCALARS: Final = (
     TimestampType(),
     TimestampNTZType(),
 )
-_WRITTEN: Final = StructType(
+_COUNT_NAMES: Final = ("notifications", "matched", "matches", "bad")
+# The answer of a task.
+_ANSWER: Final = StructType(
     [
         StructField("partition", LongType()),
         StructField("token", StringType()),
-        *(StructField(name, LongType()) for name in ("notifications", "matched", "matches", "bad")),
+        *(StructField(name, LongType()) for name in _COUNT_NAMES),
     ]
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How many rows were written; how many of them matched any subscription; the matches; and the rows that are no
-    notification, whose `subscriptions` are null."""
+    """Counts of what was written: rows; rows that match any subscription; matches; and rows that are not notifications,
+    whose `subscriptions` are null."""
 
     notifications: int = 0
     matched: int = 0
@@ -109,16 +114,15 @@ def write_matches(
     path: str | os.PathLike[str],
     attributes: Sequence[str] | None = None,
 ) -> Written:
-    """Writes what `match` gives into a new directory of Parquet files.
+    """Writes the result of `match` into a new directory of Parquet files.
 
-    On a cluster that must be one that all its machines see. Spark writes the files where workers cannot: on a file
-    system that pyarrow does not know, with columns of types that Parquet has only in Spark's spelling, on Spark
-    Connect, and where the index is too large for one worker.
+    On a cluster all machines must see that directory. Spark writes the files where workers cannot: on a file system
+    that pyarrow does not know; with column types that Arrow and Spark write differently; with Spark Connect; and where
+    the index is too large for one worker.
     """
     if notifications.isStreaming:
         raise InputError("this is a stream: write its matches with match_stream")
-    if SUBSCRIPTIONS in notifications.columns:
-        raise InputError(f"there is a column {SUBSCRIPTIONS} already: drop or rename it")
+    refuse_taken_names(notifications.columns, [IDS_COLUMN])
     opened = open_index(index)
     if is_remote() or scattered.shards_per_task(opened) is not None or not _is_common(notifications.schema):
         return _written_by_spark(notifications, opened, path, attributes)
@@ -128,9 +132,7 @@ def write_matches(
         return _written_by_spark(notifications, opened, path, attributes)
     if files.get_file_info(root).type != fs.FileType.NotFound:
         raise InputError(f"{os.fspath(path)} is there already: name a new directory")
-    schema = StructType(
-        [*notifications.schema.fields, StructField(SUBSCRIPTIONS, ArrayType(StringType(), containsNull=False))]
-    )
+    schema = StructType([*notifications.schema.fields, IDS_FIELD])
     files.create_dir(f"{root}/{_TEMPORARY}", recursive=True)
     try:
         return _written_by_workers(*planned(notifications, opened, attributes), files, root, schema)
@@ -140,55 +142,60 @@ def write_matches(
         raise
 
 
-def _is_common(kind: DataType) -> bool:
-    match kind:
+def _is_common(spark_type: DataType) -> bool:
+    """Whether Arrow and Spark write this type in the same way."""
+    match spark_type:
         case StructType():
-            return all(_is_common(field.dataType) for field in kind.fields)
+            return all(_is_common(field.dataType) for field in spark_type.fields)
         case ArrayType():
-            return _is_common(kind.elementType)
+            return _is_common(spark_type.elementType)
         case MapType():
-            return _is_common(kind.keyType) and _is_common(kind.valueType)
+            return _is_common(spark_type.keyType) and _is_common(spark_type.valueType)
         case DecimalType():
             return True
         case _:
-            return kind in _SCALARS  # a string with a collation is equal to none
+            return spark_type in _COMMON_TYPES  # a string with a collation is not equal to StringType()
 
 
 def _written_by_spark(
     notifications: DataFrame, index: Index, path: str | os.PathLike[str], attributes: Sequence[str] | None
 ) -> Written:
-    seen, size = Observation(), F.size(SUBSCRIPTIONS)
-    found = match(notifications, index, attributes).observe(
-        seen,
+    counts, size = Observation(), F.size(IDS_COLUMN)
+    matched = match(notifications, index, attributes).observe(
+        counts,
         F.count(F.lit(1)).alias("notifications"),
         F.count_if(size > 0).alias("matched"),
         F.sum(F.when(size > 0, size)).alias("matches"),
-        F.count_if(F.col(SUBSCRIPTIONS).isNull()).alias("bad"),
+        F.count_if(F.col(IDS_COLUMN).isNull()).alias("bad"),
     )
-    found.write.parquet(address(path))
-    return Written(**{name: int(value or 0) for name, value in seen.get.items()})
+    matched.write.parquet(address(path))
+    return Written(**{name: int(value or 0) for name, value in counts.get.items()})
 
 
-def _written_by_workers(given: DataFrame, job: _Job, files: fs.FileSystem, root: str, schema: StructType) -> Written:
-    writer = _Writer(job, tuple(schema.names), schema.json(), files, root)
-    # A row for each partition that is not empty.
-    rows = given.mapInArrow(writer, _WRITTEN).collect()
-    for row in rows:
-        place = _temporary(root, row["token"])
-        if files.get_file_info(place).type == fs.FileType.NotFound:
-            raise InputError(f"a worker wrote {place}, which is not to be seen here: name a directory that both see")
-        files.move(place, f"{root}/part-{row['partition']:05}-{row['token']}.parquet")
-    if not rows:
+def _written_by_workers(
+    rows: DataFrame, task: MatchTask, files: fs.FileSystem, root: str, schema: StructType
+) -> Written:
+    writer = PartitionWriter(task, tuple(schema.names), schema.json(), files, root)
+    # One answer from each partition that is not empty.
+    answers = rows.mapInArrow(writer, _ANSWER).collect()
+    for answer in answers:
+        temporary = _temporary_path(root, answer["token"])
+        if files.get_file_info(temporary).type == fs.FileType.NotFound:
+            raise InputError(
+                f"a worker wrote {temporary}, which the driver does not see: name a directory that both see"
+            )
+        files.move(temporary, f"{root}/part-{answer['partition']:05}-{answer['token']}.parquet")
+    if not answers:
         arrow = to_arrow_schema(schema, timezone="UTC").with_metadata(_metadata(schema.json()))
         pq.write_table(arrow.empty_table(), f"{root}/part-00000-{uuid4().hex}.parquet", filesystem=files)
+    # The files that are still there come from tasks that Spark ran twice.
     files.delete_dir(f"{root}/{_TEMPORARY}")
-    with files.open_output_stream(f"{root}/{_DONE}"):
+    with files.open_output_stream(f"{root}/{_SUCCESS}"):
         pass
-    counted = (sum(row[name] for row in rows) for name in ("notifications", "matched", "matches", "bad"))
-    return Written(*counted)
+    return Written(*(sum(answer[name] for answer in answers) for name in _COUNT_NAMES))
 
 
-def _temporary(root: str, token: str) -> str:
+def _temporary_path(root: str, token: str) -> str:
     return f"{root}/{_TEMPORARY}/{token}.parquet"
 
 
@@ -200,10 +207,10 @@ def _metadata(schema: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class _Writer:
-    """For mapInArrow: writes a partition to a file, and says how much was in it."""
+class PartitionWriter:
+    """For mapInArrow: writes the rows of a partition and their ids to a file, and answers with counts."""
 
-    job: _Job
+    task: MatchTask
     names: tuple[str, ...]
     schema: str
     files: fs.FileSystem
@@ -212,25 +219,27 @@ class _Writer:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context, token = TaskContext.get(), uuid4().hex
         partition = 0 if context is None else context.partitionId()
-        group, counts, out = _Group(), np.zeros(4, np.int64), None
+        group, counts, out = _RowGroup(), np.zeros(len(_COUNT_NAMES), np.int64), None
         try:
-            for piece, found in self.job.found(batches):
-                group.add(piece, found)
-                matched = np.count_nonzero(np.diff(found.offsets))
-                counts += np.array([len(found), matched, len(found.ranks), np.count_nonzero(found.bad)])
+            for piece, matches in self.task.pieces(batches):
+                group.add(piece, matches)
+                matched = np.count_nonzero(np.diff(matches.offsets))
+                counts += np.array([len(matches), matched, len(matches.ranks), np.count_nonzero(matches.bad)])
                 if group.is_full:
-                    out, group = self._flushed(out, token, group), _Group()
+                    out, group = self._written(group, out, token), _RowGroup()
             if group.pieces:
-                out = self._flushed(out, token, group)
+                out = self._written(group, out, token)
         finally:
             if out is not None:
                 out.close()
+        # The answer comes after the file is closed, so the driver never moves a file that is not complete.
         if out is not None:
-            columns = [pa.array([one]) for one in (partition, token, *counts.tolist())]
-            yield pa.RecordBatch.from_arrays(columns, _WRITTEN.names)
+            columns = [pa.array([value]) for value in (partition, token, *counts.tolist())]
+            yield pa.RecordBatch.from_arrays(columns, _ANSWER.names)
 
-    def _flushed(self, out: pq.ParquetWriter | None, token: str, group: _Group) -> pq.ParquetWriter:
-        for table in group.tables(opened_shards(self.job.shards).words, self.names):
+    def _written(self, group: _RowGroup, out: pq.ParquetWriter | None, token: str) -> pq.ParquetWriter:
+        """The writer after it has written a row group; opened with the first one, whose schema it needs."""
+        for table in group.tables(open_shards(self.task.shards).words, self.names):
             if out is None:
                 out = self._opened(token, table.schema)
             out.write_table(table, row_group_size=table.num_rows)
@@ -239,33 +248,33 @@ class _Writer:
 
     def _opened(self, token: str, schema: pa.Schema) -> pq.ParquetWriter:
         try:
-            stream = self.files.open_output_stream(_temporary(self.root, token))
+            stream = self.files.open_output_stream(_temporary_path(self.root, token))
         except FileNotFoundError:
             raise InputError(
-                f"{self.root} was made by the driver and is not to be seen by this worker: name a directory that all "
-                "machines of the cluster see"
+                f"the driver made {self.root}, which this worker does not see: name a directory that all machines of "
+                "the cluster see"
             ) from None
         return pq.ParquetWriter(
             stream,
             schema.with_metadata(_metadata(self.schema)),
-            # The least and the greatest id of many rows say nothing, and to find them takes longer than to write all.
+            # No statistics of ids: their least and greatest say nothing, and finding them takes longer than writing.
             write_statistics=list(self.names[:-1]),
-            # That is, with Arrow's own: by it a reader would make dictionaries again.
+            # Without Arrow's schema: a reader that finds it makes dictionaries of the ids again.
             store_schema=False,
         )
 
 
-class _Group:
-    """Rows that are written at once, with what matches them."""
+class _RowGroup:
+    """Rows that are written at once, with their matches."""
 
     def __init__(self) -> None:
-        self.pieces: list[tuple[pa.RecordBatch, Found]] = []
+        self.pieces: list[tuple[pa.RecordBatch, RowMatches]] = []
         self._rows = self._matches = self._bytes = 0
 
-    def add(self, piece: pa.RecordBatch, found: Found) -> None:
-        self.pieces.append((piece, found))
-        self._rows += len(found)
-        self._matches += len(found.ranks)
+    def add(self, piece: pa.RecordBatch, matches: RowMatches) -> None:
+        self.pieces.append((piece, matches))
+        self._rows += len(matches)
+        self._matches += len(matches.ranks)
         self._bytes += piece.nbytes
 
     @property
@@ -273,31 +282,35 @@ class _Group:
         return self._rows >= GROUP_ROWS or self._matches >= GROUP_MATCHES or self._bytes >= GROUP_BYTES
 
     def tables(self, words: Words, names: Sequence[str]) -> Iterator[pa.Table]:
-        """All of it; several where the texts of the ids are too much for one."""
+        """The rows as a table; as several if the texts of the ids are too long for one dictionary."""
         yield from _tables(self.pieces, words, names)
 
 
-def _tables(pieces: Sequence[tuple[pa.RecordBatch, Found]], words: Words, names: Sequence[str]) -> Iterator[pa.Table]:
-    ranks = np.concatenate([found.ranks for _, found in pieces])
+def _tables(
+    pieces: Sequence[tuple[pa.RecordBatch, RowMatches]], words: Words, names: Sequence[str]
+) -> Iterator[pa.Table]:
+    ranks = np.concatenate([matches.ranks for _, matches in pieces])
     is_used = np.zeros(len(words.rank_of), bool)
     is_used[ranks] = True
     texts = words.texts(np.flatnonzero(is_used).astype(np.int32))
     if texts is None:
         if len(pieces) == 1:
-            raise LimitError("LIST_BYTES_MAX", LIST_BYTES_MAX, "more of ids in one batch", "use shorter ids")
+            raise LimitError("LIST_BYTES_MAX", LIST_BYTES_MAX, "more bytes of ids in one batch", "use shorter ids")
         half = len(pieces) // 2
         yield from _tables(pieces[:half], words, names)
         yield from _tables(pieces[half:], words, names)
         return
+    # The dictionary has only the ids that are used: an id's place in it is the number of used ranks before its own.
     places = (np.cumsum(is_used, dtype=np.int32) - np.int32(1))[ranks]
     ids = pa.DictionaryArray.from_arrays(pa.array(places), texts, safe=False)
     rows = pa.Table.from_batches([piece for piece, _ in pieces])
-    lists = pa.ListArray.from_arrays(*_ends([found for _, found in pieces], ids))
+    lists = pa.ListArray.from_arrays(*_list_arguments([matches for _, matches in pieces], ids))
     yield pa.Table.from_arrays([*rows.columns, lists], list(names))
 
 
-def _ends(found: Sequence[Found], ids: pa.Array) -> tuple[Any, ...]:
-    counts = np.concatenate([np.diff(one.offsets) for one in found])
+def _list_arguments(parts: Sequence[RowMatches], ids: pa.Array) -> tuple[Any, ...]:
+    """The offsets and values of a list array, and a mask if there are bad rows."""
+    counts = np.concatenate([np.diff(matches.offsets) for matches in parts])
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    bad = np.concatenate([one.bad for one in found])
+    bad = np.concatenate([matches.bad for matches in parts])
     return (pa.array(offsets), ids) if not bad.any() else (pa.array(offsets), ids, None, None, pa.array(bad))

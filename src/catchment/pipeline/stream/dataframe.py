@@ -1,46 +1,42 @@
-"""Files that arrive in a directory, as a streaming DataFrame of wide columns: for patterns, and queries of one's own.
+"""Files that arrive in a directory, as a streaming DataFrame of wide columns: for patterns, and for users' own queries.
 
-The columns of a stream are fixed when it starts, so attributes are declared; of Parquet they are those of the files
-that are there. Rows of rejects are numbered within the first block of a file (128 MiB unless set otherwise), and
-have none after.
+The columns of a stream are fixed when it starts, so attributes must be declared; for Parquet the columns are those of
+the files in the directory. Rejects have a row number only in the first block of a file (128 MiB by default).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from catchment.errors import InputError, UnavailableError
+from catchment.errors import InputError
 from catchment.model.values import Type
-from catchment.pipeline import tables as wide
+from catchment.pipeline.bad_rows import split
 from catchment.pipeline.inputs import (
     BLOCK,
-    FILE,
     NOTIFICATION_DECODERS,
-    PLACES,
+    ORIGIN_FIELDS,
     REASON,
-    ROW,
     Input,
     NotificationFormat,
     NotificationRows,
 )
-from catchment.pipeline.paths import reading
+from catchment.pipeline.paths import readable
 from catchment.pipeline.schema import (
     ATTRIBUTES,
+    FILE,
     REJECTS,
+    ROW,
     declared_columns,
     notification_schema,
     refuse_case_twins,
     type_named,
 )
-from catchment.pipeline.stream.files import FILE_AGE_MAX, FILES_MAX
-
-_WHOLE: Final = "path string, modificationTime timestamp, length long, content binary"
+from catchment.pipeline.stream.files import FILE_AGE_MAX, FILES_MAX, WHOLE_FILES, require_directory
+from catchment.pipeline.tables import read_parquet, widened
 
 
 def stream_notifications(
@@ -50,9 +46,8 @@ def stream_notifications(
     types: Mapping[str, Type | str] | None = None,
     files_max: int = FILES_MAX,
 ) -> Input:
-    """Good rows and rejects, both streaming, of JSON Lines, CloudEvents and Parquet."""
-    if "://" not in directory and not Path(directory).is_dir():
-        raise UnavailableError(f"there is no directory {directory}: make it before files arrive in it")
+    """The good rows and the rejects, both streaming, of files in JSON Lines, CloudEvents or Parquet."""
+    require_directory(directory)
     if format == "csv":
         raise InputError("CSV files of a stream may differ in their headers: match_stream reads them, or write JSON")
     if format == "parquet":
@@ -63,8 +58,10 @@ def stream_notifications(
     schema = notification_schema(columns)
     refuse_case_twins(spark, schema)
     rows = NotificationRows(NOTIFICATION_DECODERS[format], columns, True)
-    decoded = _records(spark, directory, format, files_max).mapInArrow(rows, StructType([*schema.fields, *PLACES]))
-    good = decoded.where(F.col(REASON).isNull()).drop(*(field.name for field in PLACES))
+    records = _records(spark, directory, format, files_max)
+    decoded = records.mapInArrow(rows, StructType([*schema.fields, *ORIGIN_FIELDS]))
+    good = decoded.where(F.col(REASON).isNull()).drop(*(field.name for field in ORIGIN_FIELDS))
+    # Rows are numbered within their block, and a stream cannot count the rows of the blocks before.
     row = F.when(F.col(BLOCK) == 0, F.col(ROW) + 1).alias(ROW)
     bad = decoded.where(F.col(REASON).isNotNull()).withColumn(ROW, row)
     return Input(good, bad.select(*(F.col(f"${name}").alias(name) for name in REJECTS.names)))
@@ -74,10 +71,10 @@ def _records(spark: SparkSession, directory: str, format: str, files_max: int) -
     reader = spark.readStream.option("maxFilesPerTrigger", files_max).option("maxFileAge", FILE_AGE_MAX)
     reader = reader.option("recursiveFileLookup", True)
     if format == "cloudevents":
-        found = reader.format("binaryFile").schema(_WHOLE).load(reading(directory))
-        return found.select(F.col("path").alias(FILE), F.lit(0).cast("bigint").alias(BLOCK), "content")
-    found = reader.format("text").option("lineSep", "\n").load(reading(directory))
-    return found.select(
+        files = reader.format("binaryFile").schema(WHOLE_FILES).load(readable(directory))
+        return files.select(F.col("path").alias(FILE), F.lit(0).cast("bigint").alias(BLOCK), "content")
+    lines = reader.format("text").option("lineSep", "\n").load(readable(directory))
+    return lines.select(
         F.col("_metadata.file_path").alias(FILE),
         F.col("_metadata.file_block_start").alias(BLOCK),
         F.col("value").cast("binary").alias("content"),
@@ -85,11 +82,11 @@ def _records(spark: SparkSession, directory: str, format: str, files_max: int) -
 
 
 def _parquet(spark: SparkSession, directory: str, files_max: int) -> Input:
-    there = wide.read_parquet(spark, reading(directory))
-    schema = StructType([one for one in there.schema.fields if one.name not in (wide.FILE, wide.ROW)])
+    present = read_parquet(spark, readable(directory))
+    schema = StructType([field for field in present.schema.fields if field.name not in (FILE, ROW)])
     reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", files_max)
-    found = reader.option("maxFileAge", FILE_AGE_MAX).parquet(reading(directory))
-    if ATTRIBUTES in found.columns:
+    rows = reader.option("maxFileAge", FILE_AGE_MAX).parquet(readable(directory))
+    if ATTRIBUTES in rows.columns:
         raise InputError(f"a stream has columns for its attributes, not a map {ATTRIBUTES}: match_stream reads it")
-    placed = found.select("*", F.col("_metadata.file_path").alias(wide.FILE), F.lit(None).alias(wide.ROW))
-    return Input(*wide.split(wide.widened(placed)))
+    with_origin = rows.select("*", F.col("_metadata.file_path").alias(FILE), F.lit(None).alias(ROW))
+    return Input(*split(widened(with_origin)))
