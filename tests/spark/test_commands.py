@@ -1,4 +1,4 @@
-"""Commands that run on Spark, and the jobs behind them that have no module of tests of their own."""
+"""Commands that run on Spark, and the jobs behind them that have no test module of their own."""
 
 import json
 import random
@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from catchment.cli import main
-from catchment.cli.jobs import Running, _Rows, running
+from catchment.cli.jobs import RowsRead, Running, running
 from catchment.errors import BadIdError, InputError
 from catchment.matching import Matcher
 from catchment.model.notification import Notification
@@ -32,7 +32,7 @@ START = datetime(2026, 11, 15, 10, 30, tzinfo=UTC)
 
 
 def write_index(path, texts, shards=1):
-    """An index made by this process: ids go to shards in turn."""
+    """Writes an index by this process alone. Ids go to the shards in turn."""
     draft = indexes.begin(path)
     for shard in range(shards):
         matcher = Matcher()
@@ -49,15 +49,18 @@ def test_scattered_equals_match(spark, tmp_path):
     rng = random.Random(3)
     texts = [f"x > {rng.randrange(6)} and `d.e` = {rng.randrange(3)}" for _ in range(60)] + ["not exists(x)"]
     index = write_index(tmp_path / "index", texts, shards=5)
-    rows = [(rng.choice([None, *range(6)]), rng.choice([None, 0, 1, 2]), [i % 3]) for i in range(100)]
-    # Equal rows, rows that differ in where null is, a row that is no notification, and columns that are not matched on.
-    rows += [(1, None, [1]), (None, 1, [1]), (1, None, None), (float("nan"), 1, None), (float("nan"), 1, None)]
-    given = spark.createDataFrame([(None if x is None else float(x), *rest) for x, *rest in rows + rows[:50]], SCHEMA)
+    rows: list[tuple[float | None, int | None, list[int] | None]] = [
+        (rng.choice([None, *map(float, range(6))]), rng.choice([None, 0, 1, 2]), [i % 3]) for i in range(100)
+    ]
+    # Equal rows, rows that differ in where null is, a row that is not a notification, and a column that is not matched
+    # on.
+    rows += [(1.0, None, [1]), (None, 1, [1]), (1.0, None, None), (float("nan"), 1, None), (float("nan"), 1, None)]
+    given = spark.createDataFrame(rows + rows[:50], SCHEMA)
     expected = match(given, index, attributes=["x", "d.e"])
     for shards in (1, 2, 5):
-        found = match_scattered(given, index, ["x", "d.e"], shards=shards)
-        assert found.schema.simpleString() == expected.schema.simpleString()
-        assertDataFrameEqual(found, expected)
+        scattered_matches = match_scattered(given, index, ["x", "d.e"], shards=shards)
+        assert scattered_matches.schema.simpleString() == expected.schema.simpleString()
+        assertDataFrameEqual(scattered_matches, expected)
     with pytest.raises(InputError, match="at least one"):
         match_scattered(given, index, shards=0)
 
@@ -70,34 +73,39 @@ def test_match_scatters_past_a_stated_size(spark, tmp_path, monkeypatch):
     index = write_index(tmp_path / "index", texts, shards=4)
     given = spark.createDataFrame([(i,) for i in range(20)], "x long")
     assert scattered.shards_per_task(index) is None
-    asked = []
+    shards_asked_for = []
+
+    def recording(notifications, index, attributes, shards):
+        shards_asked_for.append(shards)
+        return match_scattered(notifications, index, attributes, shards)
+
     monkeypatch.setattr(scattered, "WORKER_SUBSCRIPTIONS_MAX", 7)
-    monkeypatch.setattr(scattered, "match_scattered", lambda *given: asked.append(given[3]) or match_scattered(*given))
+    monkeypatch.setattr(scattered, "match_scattered", recording)
     matcher = Matcher()
     matcher.add_many([f"s{i}" for i in range(12)], texts)
-    found = {row.x: row.subscriptions for row in match(given, index).collect()}
-    assert found == {x: matcher.match({"x": x}) for x in range(20)}
-    assert asked == [2]
+    matches = {row.x: row.subscriptions for row in match(given, index).collect()}
+    assert matches == {x: matcher.match({"x": x}) for x in range(20)}
+    assert shards_asked_for == [2]
     counts = {row.subscription: row["count"] for row in match_counts(given, index).collect()}
     assert counts == {f"s{i}": 19 - i for i in range(12)}
 
 
 def test_counts_in_parts(spark, tmp_path):
-    """Rows that are equal count each; one that is no notification counts for nobody."""
+    """Each of several equal rows counts; a row that is not a notification counts for no subscription."""
     index = write_index(tmp_path / "index", [f"x > {i}" for i in range(9)] + ["not exists(x)"], shards=5)
     rows = [(float(i % 7), 1, None) for i in range(40)] + [(None, 1, None), (float("nan"), 1, None)]
     given = spark.createDataFrame(rows, SCHEMA)
     for shards in (1, 2, 5):
         partial = scattered.counts_scattered(given, index, ["x"], shards)
-        found = partial.groupBy("subscription").agg(F.sum("count").alias("count"))
-        assertDataFrameEqual(found, match_counts(given, index, ["x"]))
+        counts = partial.groupBy("subscription").agg(F.sum("count").alias("count"))
+        assertDataFrameEqual(counts, match_counts(given, index, ["x"]))
 
 
 def test_a_task_opens_only_its_part(tmp_path):
     index = write_index(tmp_path / "index", ["x > 0"] * 5, shards=5)
-    parts = scattered._parts(index, 2)
-    assert [len(one.shards) for one in parts] == [2, 2, 1]
-    assert [shard for one in parts for shard in one.shards] == list(index.shards)
+    parts = scattered.index_parts(index, 2)
+    assert [len(part.shards) for part in parts] == [2, 2, 1]
+    assert [shard for part in parts for shard in part.shards] == list(index.shards)
 
 
 # --- explanations -------------------------------------------------------------------------------
@@ -109,15 +117,15 @@ def test_explained_rows_agree_with_match(spark, tmp_path):
     given = spark.createDataFrame(rows, "n int, x double, y string, `d.e` bigint")
     names = ["x", "y", "d.e"]
     matched = {row.n: row.subscriptions for row in match(given, index, names).collect()}
-    found = match_explained(given, index, ["s2", "s0"], names).collect()
-    assert len(found) == 8
-    for row in found:
+    explained = match_explained(given, index, ["s2", "s0"], names).collect()
+    assert len(explained) == 8
+    for row in explained:
         ids = matched[row.n]
         assert row.matched is (None if ids is None else row.subscription in ids)
         assert row.reason
         assert (row.explanation is None) == (ids is None)
-    (why,) = [json.loads(row.explanation) for row in found if (row.n, row.subscription) == (2, "s0")]
-    assert [clause["held"] for clause in why["alternatives"][0]["clauses"]] == [False, False]
+    (text,) = [row.explanation for row in explained if (row.n, row.subscription) == (2, "s0")]
+    assert [clause["held"] for clause in json.loads(text)["alternatives"][0]["clauses"]] == [False, False]
     with pytest.raises(BadIdError, match="'s9'"):
         match_explained(given, index, ["s9"], names)
     with pytest.raises(InputError, match="already"):
@@ -127,29 +135,29 @@ def test_explained_rows_agree_with_match(spark, tmp_path):
 def test_match_explain_command(tmp_path, run):
     write_index(tmp_path / "index", ["x > 1", "x > 2"])
     (tmp_path / "n.jsonl").write_text('{"$id": "a", "x": 2}\n')
-    asked = ("match", tmp_path / "n.jsonl", "--index", tmp_path / "index")
-    code, out, _ = run(*asked, "-o", tmp_path / "out", "--explain", "s0", "--explain", "s1")
+    command = ("match", tmp_path / "n.jsonl", "--index", tmp_path / "index")
+    code, out, _ = run(*command, "-o", tmp_path / "out", "--explain", "s0", "--explain", "s1")
     assert (code, out.splitlines()[:2]) == (0, ["a s0: match: x > 1", "a s1: no match: x: value 2 is not > 2"])
-    code, _, err = run(*asked, "-o", tmp_path / "none", "--explain", "zz")
+    code, _, err = run(*command, "-o", tmp_path / "none", "--explain", "zz")
     assert (code, "'zz'" in err) == (1, True)
-    code, _, err = run(*asked, "-o", tmp_path / "none", "--explain", "s0", "--pairs")
+    code, _, err = run(*command, "-o", tmp_path / "none", "--explain", "s0", "--pairs")
     assert (code, "--explain" in err) == (2, True)
 
 
 # --- archives and patterns ----------------------------------------------------------------------
 
 
-def written(path, count, **more):
+def write_notifications(path, count):
+    """Writes notifications, an hour apart, and a line that is not one."""
     rows = [
-        Notification({"kind": "ABC"[i % 3], "d.e": i % 2} | more, id=str(i), time=START + timedelta(hours=i))
+        Notification({"kind": "ABC"[i % 3], "d.e": i % 2}, id=str(i), time=START + timedelta(hours=i))
         for i in range(count)
     ]
-    path.write_text("\n".join([*(json.dumps(one.to_json()) for one in rows), "oops"]))
-    return rows
+    path.write_text("\n".join([*(json.dumps(row.to_json()) for row in rows), "oops"]))
 
 
 def test_archive_compact_check_and_detect(spark, tmp_path, run):
-    written(tmp_path / "n.jsonl", 24)
+    write_notifications(tmp_path / "n.jsonl", 24)
     archive = tmp_path / "an archive"
     for _ in range(2):
         code, out, err = run("archive", tmp_path / "n.jsonl", "-o", archive, "--json")
@@ -163,21 +171,21 @@ def test_archive_compact_check_and_detect(spark, tmp_path, run):
     assert (code, "4 of 8 would have matched, in 1 days" in out) == (0, True), out
     pattern = "[kind = 'A'] -> [kind = 'B'] within 1h by `d.e`"
     code, out, err = run("detect", "[kind = 'A'] -> [kind = 'C'] within 2h by `d.e`", "--on", archive, "--json")
-    found = [json.loads(line) for line in out.splitlines()]
-    assert (code, f"{len(found)} sequences" in err) == (0, True)
-    assert [one["$id"] for one in found[0]["notifications"]] == ["0", "2"]
-    assert found[0]["key"] == {"d.e": 0}
+    sequences = [json.loads(line) for line in out.splitlines()]
+    assert (code, f"{len(sequences)} sequences" in err) == (0, True)
+    assert [notification["$id"] for notification in sequences[0]["notifications"]] == ["0", "2"]
+    assert sequences[0]["key"] == {"d.e": 0}
     (tmp_path / "patterns").write_text(f'{pattern}\n\n{{"id": "p", "pattern": "[kind = \'A\']"}}\n')
-    asked = ("detect", "--file", tmp_path / "patterns", "--on", tmp_path / "n.jsonl")
-    code, out, err = run(*asked, "-o", tmp_path / "out")
+    command = ("detect", "--file", tmp_path / "patterns", "--on", tmp_path / "n.jsonl")
+    code, out, err = run(*command, "-o", tmp_path / "out")
     assert (code, "written to" in out, "1 row is no notification" in err) == (0, True, True)
     assert spark.read.parquet(str(tmp_path / "out/found")).count() > 0
     assert [(row.row, row.text) for row in spark.read.parquet(str(tmp_path / "out/rejects")).collect()] == [
         (25, "oops")
     ]
-    code, out, err = run(*asked, "-o", tmp_path / "again", "--json")
+    code, out, err = run(*command, "-o", tmp_path / "again", "--json")
     assert (code, json.loads(out)) == (0, {"rejected": 1, "output": str(tmp_path / "again")})
-    code, out, err = run(*asked)
+    code, out, err = run(*command)
     assert (code, "1 row is no notification" in err) == (0, True)
 
 
@@ -185,21 +193,21 @@ def test_detect_as_files_arrive(spark, tmp_path, run):
     pytest.importorskip("google.protobuf", reason="state of Spark's streams needs protobuf")
     source = tmp_path / "in"
     source.mkdir()
-    written(source / "n.jsonl", 12)
-    asked = ("detect", "[kind = 'A'] -> [kind = 'C'] by `d.e`", "--on", source, "--stream", "--once", "--late", "1m")
+    write_notifications(source / "n.jsonl", 12)
+    command = ("detect", "[kind = 'A'] -> [kind = 'C'] by `d.e`", "--on", source, "--stream", "--once", "--late", "1m")
     types = ("--types", "kind:string,d.e:int")
-    code, _, err = run(*asked, "-o", tmp_path / "out")
+    code, _, err = run(*command, "-o", tmp_path / "out")
     assert (code, "declare the types" in err) == (1, True)
-    code, _, err = run(*asked, *types, "-o", tmp_path / "out")
+    code, _, err = run(*command, *types, "-o", tmp_path / "out")
     assert code == 0, err
     end = Notification({"kind": "Z"}, time=START + timedelta(days=9))
     (source / "end.jsonl").write_text(json.dumps(end.to_json()))
-    code, _, err = run(*asked, *types, "-o", tmp_path / "out")
+    code, _, err = run(*command, *types, "-o", tmp_path / "out")
     assert code == 0, err
-    found = spark.read.parquet(str(tmp_path / "out/found")).collect()
+    sequences = spark.read.parquet(str(tmp_path / "out/found")).collect()
     expected = run("detect", "[kind = 'A'] -> [kind = 'C'] by `d.e`", "--on", source, "--json")[1].splitlines()
-    assert sorted(row.notifications for row in found) == sorted(
-        [json.dumps(one) for one in json.loads(line)["notifications"]] for line in expected
+    assert sorted(row.notifications for row in sequences) == sorted(
+        [json.dumps(notification) for notification in json.loads(line)["notifications"]] for line in expected
     )
     assert [(row.row, row.text) for row in spark.read.parquet(str(tmp_path / "out/rejects")).collect()] == [
         (13, "oops")
@@ -233,9 +241,9 @@ def test_commands_complain(tmp_path, monkeypatch, capsys, arguments, word):
 # --- progress -----------------------------------------------------------------------------------
 
 
-def test_stages_that_run_say_how_many_rows(spark):
-    """Spark's store of its status is there without its page."""
-    seen = []
+def test_running_stages_have_a_number_of_tasks(spark):
+    """Spark keeps the status of its stages even if its web page is switched off."""
+    seen: list[Running] = []
     started = threading.Event()
 
     def watch():
@@ -251,12 +259,12 @@ def test_stages_that_run_say_how_many_rows(spark):
     finally:
         started.clear()
         watcher.join()
-    assert {one.tasks for one in seen} >= {4}
+    assert {stage.tasks for stage in seen} >= {4}
     assert running(spark) == []
 
 
 def test_rows_and_rate():
-    rows = _Rows()
+    rows = RowsRead()
     rows.note([Running(1, 4, 1, 0)], 10.0)
     assert str(rows) == ""
     rows.note([Running(1, 4, 1, 2_000), Running(2, 4, 1, 5)], 10.8)

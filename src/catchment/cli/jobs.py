@@ -104,7 +104,7 @@ class Stages:
         self._progress: Progress | None = None
         self._done = Event()
         self._thread = Thread(target=self._draw, daemon=True)
-        self._rows = _Rows()
+        self._rows = RowsRead()
 
     def __enter__(self) -> Stages:
         shown = console(stderr=True)
@@ -132,7 +132,7 @@ class Stages:
 
     def __call__(self, stage: str) -> None:
         if self._progress is not None:
-            self._rows = _Rows()
+            self._rows = RowsRead()
             self._progress.reset(self._progress.task_ids[0], description=stage, total=None, rows="")
         elif not self._quiet:
             sys.stderr.write(f"{stage}\n")
@@ -169,7 +169,7 @@ def _running(stage: Any) -> Running:
     return Running(stage.stageId(), stage.numTasks(), stage.numCompleteTasks(), rows)
 
 
-class _Rows:
+class RowsRead:
     """Rows done and how fast, of the stage that has done most."""
 
     def __init__(self) -> None:

@@ -1,15 +1,17 @@
-"""What test_connect.py runs: a program of its own, because a process has classic sessions or those of Spark Connect.
+"""The program that test_connect.py runs. It needs a process of its own, because a process has either classic sessions
+or sessions of Spark Connect.
 
-Arguments: a directory, the address of a server. Writes `found.json` there: what was found.
+Arguments: a directory, and the address of a server. It writes the results into the directory, to `results.json`.
 """
 
 import io
 import json
-import os
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from catchment.cli import main
 from catchment.errors import UnavailableError
@@ -20,10 +22,12 @@ from catchment.pipeline import (
     compact,
     detect,
     dry_run,
+    lines,
     match,
     match_counts,
     match_explained,
     match_pairs,
+    match_scattered,
     match_stream,
     open_index,
     read_notifications,
@@ -32,45 +36,44 @@ from catchment.pipeline import (
     stream_notifications,
     unmatched,
 )
-from catchment.pipeline.archive.write import lines
-from catchment.pipeline.match.scattered import match_scattered
 from catchment.pipeline.session import parallelism
+from tests.spark.samples import set_changed
 
 TYPES = {"x": "int", "y": "string", "d.e": "int"}
 
 
 def run(root: Path, address: str) -> dict[str, object]:
-    """The command line first: it makes the session."""
+    """The command line comes first: it makes the session."""
     subscriptions = root / "subscriptions.jsonl"
     filters = json.loads((root / "filters.json").read_text())
     rows = [{"id": f"s{i}", "subscriber": f"u{i % 10}", "filter": text} for i, text in enumerate(filters)]
-    subscriptions.write_text("".join(json.dumps(one) + "\n" for one in rows) + '{"id": "bad"}\n')
-    made = command("compile", subscriptions, "-o", root / "index", "--shards", "2", "--master", address)
+    subscriptions.write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"id": "bad"}\n')
+    compiled = command("compile", subscriptions, "-o", root / "index", "--shards", "2", "--master", address)
     matched = command("match", root / "in", "--index", root / "index", "-o", root / "matched", "--master", address)
     spark = spark_session(address)
     given, index = read_notifications(spark, str(root / "in")), open_index(root / "index")
     return {
         "session": [type(spark).__module__, spark.conf.get("spark.sql.caseSensitive"), parallelism(spark)],
-        "compile": [made, dict(index.counts)],
-        "command": [matched, ids(spark.read.parquet(str(root / "matched/matched")))],
+        "compile": [compiled, dict(index.counts)],
+        "command": [matched, ids_by_notification(spark.read.parquet(str(root / "matched/matched")))],
         **matching(given.rows, index),
         **changing(spark, index),
         **archiving(spark, root, given.rows),
         **patterns(spark, root, given.rows),
-        **refused(spark, root, index),
+        **refusals(spark, root, index),
     }
 
 
 def command(*arguments: object) -> list[object]:
-    """Exit code and what was said."""
-    said = io.StringIO()
-    with redirect_stdout(said), redirect_stderr(said):
-        code = main([str(one) for one in arguments])
-    return [code, said.getvalue()]
+    """Runs a command line: its exit code, and what it printed."""
+    printed = io.StringIO()
+    with redirect_stdout(printed), redirect_stderr(printed):
+        code = main([str(argument) for argument in arguments])
+    return [code, printed.getvalue()]
 
 
-def ids(found) -> dict[str, list[str]]:
-    rows = found.select("`$id`", "subscriptions").collect()
+def ids_by_notification(matched) -> dict[str, list[str]]:
+    rows = matched.select("`$id`", "subscriptions").collect()
     assert len({row["$id"] for row in rows}) == len(rows)
     return {row["$id"]: row.subscriptions for row in rows}
 
@@ -79,8 +82,8 @@ def matching(rows, index) -> dict[str, object]:
     pairs = match_pairs(rows, index).select("`$id`", "subscription").collect()
     explained = match_explained(rows, index, ["s1"]).select("`$id`", "matched").collect()
     return {
-        "match": ids(match(rows, index)),
-        "scattered": ids(match_scattered(rows, index, shards=1)),
+        "match": ids_by_notification(match(rows, index)),
+        "scattered": ids_by_notification(match_scattered(rows, index, shards=1)),
         "pairs": sorted([row["$id"], row.subscription] for row in pairs),
         "counts": {row.subscription: row["count"] for row in match_counts(rows, index).collect()},
         "unmatched": sorted(row["$id"] for row in unmatched(rows, index).select("`$id`").collect()),
@@ -89,78 +92,80 @@ def matching(rows, index) -> dict[str, object]:
 
 
 def changing(spark, index) -> dict[str, object]:
-    """The graph was made when the index was: once is enough."""
+    """Without the graph: it was built when the index was, and once is enough."""
     added = spark.createDataFrame([("new", "u1", "x = 1")], "id string, subscriber string, filter string")
     removed = spark.createDataFrame([("s0",), ("nobody",)], "id string")
     changed = change_subscriptions(index, added=added, removed=removed, now=datetime.now(UTC), graph=False)
+    notifications = spark.createDataFrame([("1", 1)], "`$id` string, x bigint")
     return {
         "rejects": [[row.row, row.text] for row in spark.read.parquet(index.rejects).collect()],
         "change": [changed.version, changed.counts["live"], changed.counts["rejected"]],
-        "changed": ids(match(spark.createDataFrame([("1", 1)], "`$id` string, x bigint"), changed)),
+        "changed": ids_by_notification(match(notifications, changed)),
     }
 
 
 def archiving(spark, root, rows) -> dict[str, object]:
-    place = str(root / "archive")
+    path = str(root / "archive")
     for _ in range(2):
-        archive(rows.coalesce(1), place)
-    compacted = compact(spark, place)
-    days = dry_run(spark, place, "x > 5").collect()
+        archive(rows.coalesce(1), path)
+    compacted = compact(spark, path)
+    days = dry_run(spark, path, "x > 5").collect()
     return {
         "compact": compacted,
-        "replay": [json.loads(line)["$id"] for line in lines(replay(spark, place, "x > 5"))],
+        "replay": [json.loads(line)["$id"] for line in lines(replay(spark, path, "x > 5"))],
         "dry run": [[row.day, row.notifications, row.matched] for row in days],
-        "check --on": command("check", "x > 5", "--on", place, "--json"),
+        "check --on": command("check", "x > 5", "--on", path, "--json"),
     }
 
 
 def patterns(spark, root, rows) -> dict[str, object]:
-    wanted = json.loads((root / "patterns.json").read_text())
-    (root / "patterns.txt").write_text("\n".join(wanted.values()))
+    texts = json.loads((root / "patterns.json").read_text())
+    (root / "patterns.txt").write_text("\n".join(texts.values()))
     (root / "in" / "bad.jsonl").write_text("oops\n")
-    asked = ("detect", "--file", root / "patterns.txt", "--on", root / "in", "-o", root / "detected")
+    detecting = ("detect", "--file", root / "patterns.txt", "--on", root / "in", "-o", root / "detected")
     return {
-        "detect": sequences(detect(rows, wanted)),
-        "detect -o": [command(*asked)[0], spark.read.parquet(str(root / "detected/found")).count()],
+        "detect": sequences(detect(rows, texts)),
+        "detect -o": [command(*detecting)[0], spark.read.parquet(str(root / "detected/found")).count()],
         "detect -o rejects": [row.text for row in spark.read.parquet(str(root / "detected/rejects")).collect()],
-        "detect stream": streamed(spark, root, wanted),
+        "detect stream": streamed_sequences(spark, root, texts),
     }
 
 
-def streamed(spark, root, wanted) -> list[list[str]]:
-    """All in one micro-batch, shuffled; then one that lets the watermark pass."""
+def streamed_sequences(spark, root, texts) -> list[list[str]]:
+    """All notifications in one micro-batch, in any order; then one more that lets the watermark pass them."""
     (root / "coming").mkdir()
     for age, part in enumerate(("in", "end")):
         for file in (root / part).glob("[0-9].jsonl"):
             copy = root / "coming" / f"{part}-{file.name}"
             copy.write_bytes(file.read_bytes())
-            os.utime(copy, (1_700_000_000 + age, 1_700_000_000 + age))
+            set_changed(copy, age)
     rows = stream_notifications(spark, str(root / "coming"), types=TYPES, files_max=6).rows
-    found = detect(rows, wanted, late=timedelta(minutes=1)).writeStream.format("parquet").trigger(availableNow=True)
-    query = found.option("checkpointLocation", str(root / "checkpoint")).start(str(root / "sequences"))
+    writer = detect(rows, texts, late=timedelta(minutes=1)).writeStream.format("parquet").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(root / "checkpoint")).start(str(root / "sequences"))
     query.awaitTermination()
     return sequences(spark.read.parquet(str(root / "sequences")))
 
 
-def sequences(found) -> list[list[str]]:
+def sequences(detected) -> list[list[str]]:
     return sorted(
-        [row.pattern, *(json.loads(one)["$id"] for one in row.notifications)]
-        for row in found.select("pattern", "notifications").collect()
+        [row.pattern, *(json.loads(text)["$id"] for text in row.notifications)]
+        for row in detected.select("pattern", "notifications").collect()
     )
 
 
-def refused(spark, root, index) -> dict[str, object]:
-    """What each said that cannot be."""
+def refusals(spark, root, index) -> dict[str, object]:
+    """The error messages of what cannot be done."""
+    files = NotificationFiles(str(root / "in"))
     rows = spark.readStream.schema("x bigint").json(str(root / "in"))
-    asked = ("stream", root / "in", "--index", root / "index", "-o", root / "out", "--once")
+    streaming = ("stream", root / "in", "--index", root / "index", "-o", root / "out", "--once")
     return {
-        "stream": [complaint(one, index, root / "out") for one in (NotificationFiles(str(root / "in")), rows)],
-        "stream command": command(*asked),
-        "missing": [missing(spark, root, format) for format in ("json", "parquet")],
+        "stream": [stream_refusal(notifications, index, root / "out") for notifications in (files, rows)],
+        "stream command": command(*streaming),
+        "missing": [read_refusal(spark, root, format) for format in ("json", "parquet")],
     }
 
 
-def complaint(notifications, index, output) -> str:
+def stream_refusal(notifications, index, output) -> str:
     try:
         match_stream(notifications, index, output, once=True)
     except UnavailableError as problem:
@@ -168,7 +173,7 @@ def complaint(notifications, index, output) -> str:
     return ""
 
 
-def missing(spark, root, format) -> str:
+def read_refusal(spark, root, format) -> str:
     try:
         read_notifications(spark, str(root / "none"), format)
     except UnavailableError as problem:
@@ -177,6 +182,6 @@ def missing(spark, root, format) -> str:
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1])
-    (place / "found.json").write_text(json.dumps(run(place, sys.argv[2])))
+    directory = Path(sys.argv[1])
+    (directory / "results.json").write_text(json.dumps(run(directory, sys.argv[2])))
     spark_session().stop()

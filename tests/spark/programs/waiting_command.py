@@ -1,11 +1,13 @@
-"""A command line of catchment, in a process that has started Spark when it is told, by a line of input, to run it."""
+"""A command line of catchment, in a process that starts Spark first, and runs the command when it reads a line."""
 
 import sys
+from pathlib import Path
 
-from given import quick_java
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from catchment.cli import main
 from catchment.pipeline import spark_session
+from tests.spark.samples import quick_java
 
 SETTINGS = {
     "spark.ui.enabled": "false",

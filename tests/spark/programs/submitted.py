@@ -1,4 +1,7 @@
-"""What test_submit.py submits: a job, and the command line after it in the same session. Argument: a directory."""
+"""The program that test_submit.py submits: a job, and then a command line in the same session.
+
+Argument: a directory. It writes the results there, to `results.json`.
+"""
 
 import json
 import sys
@@ -10,7 +13,7 @@ from catchment.pipeline import match, read_notifications, spark_session
 root = Path(sys.argv[1])
 spark = spark_session()
 rows = match(read_notifications(spark, str(root / "in")).rows, root / "index").select("`$id`", "subscriptions")
-found = {
+results = {
     "master": spark.sparkContext.master,
     "name": spark.sparkContext.appName,
     "time zone": spark.conf.get("spark.sql.session.timeZone"),
@@ -18,4 +21,4 @@ found = {
     "match": {row["$id"]: row.subscriptions for row in rows.collect()},
     "command": main(["match", str(root / "in"), "--index", str(root / "index"), "-o", str(root / "out"), "--counts"]),
 }
-(root / "found.json").write_text(json.dumps(found))
+(root / "results.json").write_text(json.dumps(results))
