@@ -1,7 +1,6 @@
-"""Workers that read Parquet themselves find what Spark would have given them; what they could read otherwise than Spark
-does, they do not read."""
+"""Workers that read Parquet themselves get the rows that Spark would have given them. Where they might read a file
+differently from Spark, they do not read it."""
 
-import sys
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
@@ -18,12 +17,19 @@ from pyspark.sql import functions as F  # noqa: E402, N812
 from pyspark.testing import assertDataFrameEqual  # noqa: E402
 
 from catchment.errors import InputError  # noqa: E402
-from catchment.pipeline import match_counts, match_pairs, write_matches  # noqa: E402
-from catchment.pipeline.match.parquet_scan import READS, Scan, _is_same, _tasks, scan_of  # noqa: E402
-from catchment.pipeline.match.worker import match  # noqa: E402
+from catchment.pipeline import match, match_counts, match_pairs, write_matches  # noqa: E402
+from catchment.pipeline.match import parquet_scan  # noqa: E402
+from catchment.pipeline.match.parquet_scan import (  # noqa: E402
+    UNUSUAL_SETTINGS,
+    WORKERS_READ_PARQUET,
+    ParquetScan,
+    RowGroup,
+    is_same_type,
+    scan_of,
+    tasks_of,
+)
 from tests.spark.test_match import quick_index  # noqa: E402
 
-scans = sys.modules[Scan.__module__]
 ROWS = 1_000
 
 
@@ -52,25 +58,31 @@ def table(start=0, count=ROWS):
 
 
 def written(path, tables=None, **options):
+    """Writes tables to Parquet files, with names that an address would have to escape."""
     path.mkdir()
-    for i, one in enumerate(tables or [table(i * ROWS) for i in range(3)]):
-        # A path is not an address: neither of these characters means more than itself.
-        pq.write_table(one, path / f"part {i} 100%.parquet", **({"row_group_size": 130} | options))
+    for i, content in enumerate(tables or [table(i * ROWS) for i in range(3)]):
+        pq.write_table(content, path / f"part {i} 100%.parquet", **({"row_group_size": 130} | options))
     return path
 
 
+def required_scan(df) -> ParquetScan:
+    scan = scan_of(df)
+    assert scan is not None
+    return scan
+
+
 @pytest.fixture
-def usual(spark):
-    """Lets Spark read what it would have read without all this."""
+def read_by_spark(spark):
+    """A function that plans a job in which Spark reads the files."""
 
-    def given(work):
-        spark.conf.set(READS, "false")
+    def plan(make):
+        spark.conf.set(WORKERS_READ_PARQUET, "false")
         try:
-            return work()
+            return make()
         finally:
-            spark.conf.unset(READS)
+            spark.conf.unset(WORKERS_READ_PARQUET)
 
-    return given
+    return plan
 
 
 @pytest.fixture(scope="module")
@@ -81,49 +93,49 @@ def frame(spark, tmp_path_factory):
 # --- the same rows ------------------------------------------------------------------------------
 
 
-def test_rows_are_those_that_spark_reads(spark, index, frame, usual):
+def test_rows_are_those_that_spark_reads(spark, index, frame, read_by_spark):
     assert scan_of(frame) is not None
-    found, expected = match(frame, index), usual(lambda: match(frame, index))
-    assert "Scan parquet" not in found._jdf.queryExecution().executedPlan().toString()
+    matched, expected = match(frame, index), read_by_spark(lambda: match(frame, index))
+    assert "Scan parquet" not in matched._jdf.queryExecution().executedPlan().toString()
     assert "Scan parquet" in expected._jdf.queryExecution().executedPlan().toString()
-    assert found.schema == expected.schema
-    assertDataFrameEqual(found, expected)
-    assert found.where(F.size("subscriptions") > 0).count() > ROWS
+    assert matched.schema == expected.schema
+    assertDataFrameEqual(matched, expected)
+    assert matched.where(F.size("subscriptions") > 0).count() > ROWS
 
 
-def test_some_columns_in_another_order(index, frame, usual):
+def test_some_columns_in_another_order(index, frame, read_by_spark):
     chosen = frame.select("name", "`a.b`", "x")
-    assert scan_of(chosen).columns == ("name", "a.b", "x")
-    assertDataFrameEqual(match(chosen, index), usual(lambda: match(chosen, index)))
+    assert required_scan(chosen).columns == ("name", "a.b", "x")
+    assertDataFrameEqual(match(chosen, index), read_by_spark(lambda: match(chosen, index)))
 
 
-def test_a_column_is_not_one_whose_name_it_begins(index, frame, usual):
-    """To Arrow `a.b` may also be a field of `a`."""
+def test_a_column_is_not_mistaken_for_a_field_of_another(index, frame, read_by_spark):
+    """To Arrow `a.b` may be a column, or the field `b` of the column `a`."""
     for chosen in (frame.select("a", "x"), frame.select("x", "a", "name")):
         assert scan_of(chosen) is not None
-        assertDataFrameEqual(match(chosen, index), usual(lambda chosen=chosen: match(chosen, index)))
+        assertDataFrameEqual(match(chosen, index), read_by_spark(lambda chosen=chosen: match(chosen, index)))
 
 
-def test_all_that_matches(spark, index, frame, usual, tmp_path):
-    for work in (match_counts, match_pairs):
-        assertDataFrameEqual(work(frame, index), usual(lambda work=work: work(frame, index)))
-    written = write_matches(frame, index, tmp_path / "out")
-    assert written.notifications == 3 * ROWS
-    assertDataFrameEqual(spark.read.parquet(str(tmp_path / "out")), usual(lambda: match(frame, index)))
+def test_all_forms_of_matching(spark, index, frame, read_by_spark, tmp_path):
+    for job in (match_counts, match_pairs):
+        assertDataFrameEqual(job(frame, index), read_by_spark(lambda job=job: job(frame, index)))
+    counts = write_matches(frame, index, tmp_path / "out")
+    assert counts.notifications == 3 * ROWS
+    assertDataFrameEqual(spark.read.parquet(str(tmp_path / "out")), read_by_spark(lambda: match(frame, index)))
 
 
-def test_a_map_of_attributes(spark, index, usual, tmp_path):
+def test_a_map_of_attributes(spark, index, read_by_spark, tmp_path):
     value = pa.struct([("string", pa.string()), ("int", pa.int64())])
     attributes = [[("x", {"int": i}), ("name", {"string": f"n{i % 9}"})] if i % 4 else [] for i in range(ROWS)]
     rows = pa.table({"n": range(ROWS), "attributes": pa.array(attributes, pa.map_(pa.string(), value))})
     df = spark.read.parquet(str(written(tmp_path / "rows", [rows])))
     assert scan_of(df) is not None
-    found = match(df, index, ["attributes"])
-    assertDataFrameEqual(found, usual(lambda: match(df, index, ["attributes"])))
-    assert found.where(F.array_contains("subscriptions", "s2")).count() > 50
+    matched = match(df, index, ["attributes"])
+    assertDataFrameEqual(matched, read_by_spark(lambda: match(df, index, ["attributes"])))
+    assert matched.where(F.array_contains("subscriptions", "s2")).count() > 50
 
 
-def test_columns_that_are_no_attributes_come_through(spark, index, usual, tmp_path):
+def test_columns_that_are_not_attributes_come_through(spark, index, read_by_spark, tmp_path):
     rows = pa.table(
         {
             "x": range(600, 600 + ROWS),
@@ -135,21 +147,21 @@ def test_columns_that_are_no_attributes_come_through(spark, index, usual, tmp_pa
     )
     df = spark.read.parquet(str(written(tmp_path / "rows", [rows])))
     assert scan_of(df) is not None
-    assertDataFrameEqual(match(df, index, ["x"]), usual(lambda: match(df, index, ["x"])))
+    assertDataFrameEqual(match(df, index, ["x"]), read_by_spark(lambda: match(df, index, ["x"])))
 
 
-def test_what_spark_wrote_is_read(spark, index, usual, tmp_path):
+def test_files_that_spark_wrote_are_read(spark, index, read_by_spark, tmp_path):
     df = spark.range(ROWS).select(F.col("id").alias("x"), F.timestamp_seconds("id").alias("$time"))
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     df.write.parquet(str(tmp_path / "rows"))
     spark.conf.unset("spark.sql.parquet.outputTimestampType")
-    again = spark.read.parquet(str(tmp_path / "rows"))
-    assert scan_of(again) is not None
-    assertDataFrameEqual(match(again, index), usual(lambda: match(df, index)))
+    read_back = spark.read.parquet(str(tmp_path / "rows"))
+    assert scan_of(read_back) is not None
+    assertDataFrameEqual(match(read_back, index), read_by_spark(lambda: match(df, index)))
 
 
-def test_the_zone_of_the_session_changes_nothing(spark, index, frame, usual):
-    expected = usual(lambda: match(frame, index)).collect()
+def test_the_zone_of_the_session_changes_nothing(spark, index, frame, read_by_spark):
+    expected = read_by_spark(lambda: match(frame, index)).collect()
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
         assertDataFrameEqual(match(frame, index).collect(), expected)
@@ -173,21 +185,21 @@ NOT_ONLY_COLUMNS = {
 
 
 @pytest.mark.parametrize("kind", NOT_ONLY_COLUMNS)
-def test_what_is_more_than_columns_of_files(frame, kind):
+def test_frames_that_are_more_than_columns_of_files(frame, kind):
     assert scan_of(NOT_ONLY_COLUMNS[kind](frame)) is None
 
 
-def test_what_is_cached_is_not_read_again(spark, tmp_path):
-    kept = spark.read.parquet(str(written(tmp_path / "rows"))).cache()
-    assert scan_of(kept) is None
-    kept.unpersist()
+def test_cached_rows_are_not_read_again(spark, tmp_path):
+    cached = spark.read.parquet(str(written(tmp_path / "rows"))).cache()
+    assert scan_of(cached) is None
+    cached.unpersist()
     assert scan_of(spark.read.parquet(str(tmp_path / "rows"))) is not None
 
 
 def test_partitions_other_formats_and_streams(spark, frame, tmp_path):
     frame.select("x", "is_hot").write.partitionBy("is_hot").parquet(str(tmp_path / "parts"))
     assert scan_of(spark.read.parquet(str(tmp_path / "parts"))) is None
-    # Spark takes the value of such a column from the directory, whatever the file holds.
+    # Here the name of the directory has a column that the file has too. Spark takes its value from the directory.
     (tmp_path / "both").mkdir()
     written(tmp_path / "both/name=n0", [table()])
     assert scan_of(spark.read.parquet(str(tmp_path / "both"))) is None
@@ -197,9 +209,9 @@ def test_partitions_other_formats_and_streams(spark, frame, tmp_path):
     assert scan_of(spark.readStream.schema(frame.schema).parquet(rows)) is None
 
 
-@pytest.mark.parametrize("name", [name for name, _ in scans._UNUSUAL])
-def test_settings_that_change_what_is_read(spark, frame, name):
-    spark.conf.set(name, dict(scans._UNUSUAL)[name])
+@pytest.mark.parametrize(("name", "value"), UNUSUAL_SETTINGS)
+def test_settings_that_change_what_is_read(spark, frame, name, value):
+    spark.conf.set(name, value)
     try:
         assert scan_of(frame) is None
     finally:
@@ -213,7 +225,7 @@ def test_options_that_change_what_is_read(spark, tmp_path):
     assert scan_of(spark.read.option("pathGlobFilter", "*1 100%.parquet").parquet(path)) is not None
 
 
-UNLIKE = {
+DIFFERENT_FILES = {
     "a column that one file lacks": [table().drop_columns("x"), table()],
     "another type in one file": [table(), table().set_column(0, "x", pa.array([1] * ROWS, pa.int32()))],
     "texts of 64 bits": [table().set_column(1, "name", table()["name"].cast(pa.large_string()))],
@@ -224,9 +236,9 @@ UNLIKE = {
 }
 
 
-@pytest.mark.parametrize("kind", UNLIKE)
-def test_files_that_are_not_just_as_spark_has_them(spark, frame, tmp_path, kind):
-    path = written(tmp_path / "rows", UNLIKE[kind])
+@pytest.mark.parametrize("kind", DIFFERENT_FILES)
+def test_files_that_arrow_reads_differently(spark, frame, tmp_path, kind):
+    path = written(tmp_path / "rows", DIFFERENT_FILES[kind])
     assert scan_of(spark.read.schema(frame.schema).parquet(str(path))) is None
 
 
@@ -236,14 +248,14 @@ def test_old_timestamps(spark, tmp_path):
 
 
 def test_more_files_than_the_driver_looks_at(frame, monkeypatch):
-    monkeypatch.setattr(scans, "FILES_MAX", 2)
+    monkeypatch.setattr(parquet_scan, "FILES_MAX", 2)
     assert scan_of(frame) is None
 
 
 def test_a_file_that_is_gone(spark, tmp_path):
     df = spark.read.parquet(str(written(tmp_path / "rows")))
-    for one in (tmp_path / "rows").iterdir():
-        one.unlink()
+    for path in (tmp_path / "rows").iterdir():
+        path.unlink()
     assert scan_of(df) is None
 
 
@@ -253,22 +265,22 @@ def test_no_rows(spark, index, tmp_path):
     assert match(df, index).count() == 0
 
 
-def test_a_file_that_changes_meanwhile_is_named(spark, tmp_path):
+def test_the_error_names_a_file_that_changed_meanwhile(spark, tmp_path):
     (path,) = written(tmp_path / "rows", [table()]).iterdir()
-    scan = scan_of(spark.read.parquet(str(path)))
+    scan = required_scan(spark.read.parquet(str(path)))
     damaged = bytearray(path.read_bytes())
     damaged[4:2_000] = bytes(1_996)
     path.write_bytes(damaged)
     with pytest.raises(InputError, match=r"part 0 100%\.parquet cannot be read: "):
-        list(scan.batches([pa.record_batch({"id": [0]})]))
+        list(scan.row_batches([pa.record_batch({"id": [0]})]))
 
 
 def test_long_rows_come_in_smaller_batches(spark, tmp_path, monkeypatch):
     df = spark.read.parquet(str(written(tmp_path / "rows", [table()])))
-    scan, number = scan_of(df), pa.record_batch({"id": [0]})
-    sizes = [one.num_rows for one in scan.batches([number])]
-    monkeypatch.setattr(scans, "BATCH_BYTES", 1_000)
-    smaller = [one.num_rows for one in scan.batches([number])]
+    scan, number = required_scan(df), pa.record_batch({"id": [0]})
+    sizes = [batch.num_rows for batch in scan.row_batches([number])]
+    monkeypatch.setattr(parquet_scan, "BATCH_BYTES", 1_000)
+    smaller = [batch.num_rows for batch in scan.row_batches([number])]
     assert sum(smaller) == sum(sizes)
     assert max(smaller) < 30 < max(sizes)
 
@@ -278,26 +290,26 @@ def test_long_rows_come_in_smaller_batches(spark, tmp_path, monkeypatch):
 
 @given(st.lists(st.integers(0, 400_000), max_size=40), st.integers(1, 8))
 def test_every_group_of_rows_is_read_once(sizes, cores):
-    groups = [(f"f{i // 3}", i % 3, rows) for i, rows in enumerate(sizes)]
-    tasks = _tasks(groups, cores)
+    groups = [RowGroup(f"f{i // 3}", i % 3, rows) for i, rows in enumerate(sizes)]
+    tasks = tasks_of(groups, cores)
     read = [(path, number) for task in tasks for path, numbers in task for number in numbers]
-    assert read == [(path, number) for path, number, rows in groups if rows]
+    assert read == [(group.path, group.number) for group in groups if group.rows]
     assert all(tasks)
 
 
-def test_tasks_have_about_as_many_rows():
-    tasks = _tasks([("f", i, 10_000) for i in range(100)], 2)
+def test_tasks_have_about_the_same_number_of_rows():
+    tasks = tasks_of([RowGroup("f", i, 10_000) for i in range(100)], 2)
     assert [sum(len(numbers) for _, numbers in task) for task in tasks] == [12, 13, 12, 13, 12, 13, 12, 13]
 
 
 @pytest.mark.parametrize(("rows", "cores", "tasks"), [(10, 2, 2), (280_000, 2, 4), (1_000_000, 2, 8), (280_000, 3, 3)])
 def test_no_core_waits_for_the_last_task(rows, cores, tasks):
-    assert len(_tasks([("f", i, rows // 10) for i in range(10)], cores)) == tasks
+    assert len(tasks_of([RowGroup("f", i, rows // 10) for i in range(10)], cores)) == tasks
 
 
 def test_names_within_a_struct_count_and_those_of_a_list_do_not():
-    assert _is_same(pa.list_(pa.field("item", pa.int64(), False)), pa.list_(pa.field("element", pa.int64())))
-    assert not _is_same(pa.struct([("a", pa.int64())]), pa.struct([("b", pa.int64())]))
-    assert not _is_same(pa.struct([("a", pa.int64())]), pa.struct([("a", pa.int64()), ("b", pa.int64())]))
-    assert not _is_same(pa.list_(pa.int64()), pa.list_(pa.int32()))
-    assert not _is_same(pa.list_(pa.int64()), pa.large_list(pa.int64()))
+    assert is_same_type(pa.list_(pa.field("item", pa.int64(), False)), pa.list_(pa.field("element", pa.int64())))
+    assert not is_same_type(pa.struct([("a", pa.int64())]), pa.struct([("b", pa.int64())]))
+    assert not is_same_type(pa.struct([("a", pa.int64())]), pa.struct([("a", pa.int64()), ("b", pa.int64())]))
+    assert not is_same_type(pa.list_(pa.int64()), pa.list_(pa.int32()))
+    assert not is_same_type(pa.list_(pa.int64()), pa.large_list(pa.int64()))

@@ -1,6 +1,6 @@
-"""Matches that workers write are those that `match` gives, to the type, and a job that fails leaves nothing."""
+"""The matches that workers write are those of `match`, with the same types, and a job that fails leaves nothing."""
 
-import sys
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -17,11 +17,11 @@ from pyspark.sql import functions as F  # noqa: E402, N812
 from pyspark.testing import assertDataFrameEqual  # noqa: E402
 
 from catchment.pipeline import Written, match, write_matches  # noqa: E402
-from catchment.pipeline.match import scattered  # noqa: E402
+from catchment.pipeline.match import scattered, write  # noqa: E402
+from catchment.pipeline.match.worker import match_task, with_numbered_columns  # noqa: E402
+from catchment.pipeline.match.write import PartitionWriter  # noqa: E402
+from catchment.pipeline.paths import file_system  # noqa: E402
 from tests.spark.test_match import quick_index  # noqa: E402
-
-files_module = sys.modules[write_matches.__module__]
-match_module = sys.modules[match.__module__]
 
 TEXTS = ["x > 1", "string s any", "s >* 'a'", "x < 0", "not exists(x)"]
 SCHEMA = (
@@ -30,10 +30,11 @@ SCHEMA = (
     "m map<string,struct<a:int,b:array<string>>>, l array<struct<t:timestamp>>, o struct<p:struct<q:decimal(5,2)>>"
 )
 NOW = datetime(2026, 11, 15, 12, 30, 1, 234567, tzinfo=UTC)
-PLAIN = NOW, b"\0\xff", 5, None, "ab", True, "é", date(1066, 10, 14), datetime(1, 1, 1), Decimal("-1.0001"), -3, 7, 0.5
+SCALARS = NOW, b"\0\xff", 5, None, "ab", True, "é"
+MORE_SCALARS = date(1066, 10, 14), datetime(1, 1, 1), Decimal("-1.0001"), -3, 7, 0.5
 NESTED = {"k": (1, ["a", None])}, [(NOW,), None], ((Decimal("1.25"),),)
 ROWS = [
-    PLAIN + NESTED,
+    SCALARS + MORE_SCALARS + NESTED,
     (None, None, None, float("nan"), "", None, None, None, None, None, None, None, None, {}, [], None),
     (NOW, None, 2, 3.0, None, None, None, None, None, None, None, None, None, None, None, (None,)),
     (None, None, -(2**63), None, None, False, "", None, None, None, None, None, float("nan"), {"": None}, None, None),
@@ -46,8 +47,8 @@ def index(spark, tmp_path_factory):
     return quick_index(spark, tmp_path_factory.mktemp("matched") / "index", TEXTS, shards=2)
 
 
-def names(place):
-    return sorted(one.name for one in place.iterdir())
+def names(directory):
+    return sorted(path.name for path in directory.iterdir())
 
 
 def test_all_types_are_as_spark_writes_them(spark, index, tmp_path):
@@ -58,27 +59,27 @@ def test_all_types_are_as_spark_writes_them(spark, index, tmp_path):
     ours, theirs = spark.read.parquet(str(tmp_path / "ours")), spark.read.parquet(str(tmp_path / "spark's"))
     assert ours.schema == theirs.schema
     assertDataFrameEqual(ours, theirs)
-    # One has two values of x, and one NaN: these are no notifications.
+    # One row has two values of x, and one row has NaN: these two are not notifications.
     assert written == Written(notifications=5, matched=3, matches=5, bad=2)
     by_x = {row.x: row.subscriptions for row in ours.collect() if row["x:float"] is None}
     assert by_x == {5: ["s0", "s1", "s2"], -(2**63): ["s3"], None: ["s4"]}
 
 
-def test_only_whole_files_and_a_mark_are_there(spark, index, tmp_path):
+def test_only_complete_files_and_a_mark_are_there(spark, index, tmp_path):
     given = spark.range(1000).select(F.col("id").alias("x")).repartition(3)
     assert write_matches(given, index, tmp_path / "out") == Written(1000, 998, 998, 0)
     mark, *parts = names(tmp_path / "out")
     assert mark == "_SUCCESS"
-    assert [one[:10] for one in parts] == ["part-00000", "part-00001", "part-00002"]
+    assert [name[:10] for name in parts] == ["part-00000", "part-00001", "part-00002"]
     assert sorted(pq.read_table(tmp_path / "out")["x"].to_pylist()) == list(range(1000))
 
 
 def test_nothing_to_match_is_a_file_without_rows(spark, index, tmp_path):
     given = spark.createDataFrame([], SCHEMA)
     assert write_matches(given, index, tmp_path / "out", ["x"]) == Written()
-    found = spark.read.parquet(str(tmp_path / "out"))
-    assert found.schema.fields[:-1] == given.schema.fields
-    assert (found.columns[-1], found.count()) == ("subscriptions", 0)
+    written = spark.read.parquet(str(tmp_path / "out"))
+    assert written.schema.fields[:-1] == given.schema.fields
+    assert (written.columns[-1], written.count()) == ("subscriptions", 0)
 
 
 def test_spark_writes_what_workers_cannot(spark, index, tmp_path, monkeypatch):
@@ -116,22 +117,22 @@ def test_a_job_that_fails_leaves_nothing(spark, index, tmp_path):
 
 
 def writer_of(spark, index, root, rows):
-    """A writer, and rows of x and `x:string` in batches."""
+    """The writer that a worker gets, and rows of x and `x:string` in batches."""
     given = spark.createDataFrame(rows, "x bigint, `x:string` string").coalesce(1)
-    job = match_module._job(given, index, None)
+    task = replace(match_task(given, index, None), rows_max=7)
     schema = match(given, index).schema
-    files, place = files_module.file_system(root)
-    files.create_dir(f"{place}/_temporary")
-    batch = match_module._numbered(given).toArrow().combine_chunks().to_batches()[0]
-    writer = files_module._Writer(match_module._Job(job.shards, job.columns, 7), tuple(schema.names), "", files, place)
+    files, path = file_system(root)
+    files.create_dir(f"{path}/_temporary")
+    batch = with_numbered_columns(given).toArrow().combine_chunks().to_batches()[0]
+    writer = PartitionWriter(task, tuple(schema.names), "", files, path)
     return writer, [batch.slice(start, 31) for start in range(0, batch.num_rows, 31)]
 
 
 @pytest.mark.parametrize("limit", ["GROUP_ROWS", "GROUP_MATCHES", "GROUP_BYTES"])
-def test_groups_of_rows_have_an_end(spark, index, tmp_path, monkeypatch, limit):
-    monkeypatch.setattr(files_module, limit, 50)
-    no_notifications = [(i, "a") for i in range(3)]
-    writer, batches = writer_of(spark, index, tmp_path, [*((i, None) for i in range(300)), *no_notifications])
+def test_row_groups_are_bounded(spark, index, tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(write, limit, 50)
+    not_notifications = [(i, "a") for i in range(3)]
+    writer, batches = writer_of(spark, index, tmp_path, [*((i, None) for i in range(300)), *not_notifications])
     (answer,) = list(writer(batches))
     assert answer.to_pylist()[0] | {"token": ""} == {
         "partition": 0,
@@ -143,15 +144,15 @@ def test_groups_of_rows_have_an_end(spark, index, tmp_path, monkeypatch, limit):
     }
     (path,) = (tmp_path / "_temporary").iterdir()
     assert pq.ParquetFile(path).num_row_groups > 3
-    found = pq.read_table(path).to_pylist()
-    assert [row["x"] for row in found] == [*range(300), 0, 1, 2]
-    assert [row["subscriptions"] for row in found] == [[], [], *([["s0"]] * 298), None, None, None]
+    rows = pq.read_table(path).to_pylist()
+    assert [row["x"] for row in rows] == [*range(300), 0, 1, 2]
+    assert [row["subscriptions"] for row in rows] == [[], [], *([["s0"]] * 298), None, None, None]
 
 
 def test_ids_too_long_for_one_dictionary_make_several_groups(spark, index, tmp_path, monkeypatch):
-    """As if 32 bits held one text: rows with one id are written apart from those with another."""
-    whole = Words.texts
-    monkeypatch.setattr(Words, "texts", lambda self, ranks: whole(self, ranks) if len(ranks) <= 1 else None)
+    """As if a dictionary could hold one text: rows with different ids are in different row groups."""
+    texts = Words.texts
+    monkeypatch.setattr(Words, "texts", lambda self, ranks: texts(self, ranks) if len(ranks) <= 1 else None)
     xs = [*[-5] * 31, *[5] * 31, *[-5] * 31]
     writer, batches = writer_of(spark, index, tmp_path, [(x, None) for x in xs])
     assert len(list(writer(batches))) == 1
@@ -164,42 +165,42 @@ def test_ids_too_long_for_one_dictionary_make_several_groups(spark, index, tmp_p
 
 
 def test_of_two_attempts_one_counts(spark, index, tmp_path, monkeypatch):
-    """Spark may do a task twice and takes one answer: the other's file is not in the result."""
+    """Spark may run a task twice, and takes one answer: the file of the other attempt is not in the result."""
     given = spark.range(10).select(F.col("id").alias("x")).coalesce(1)
-    job = files_module._Writer.__call__
+    write_partition = PartitionWriter.__call__
 
-    def twice(self, batches):
+    def write_twice(self, batches):
         batches = list(batches)
-        list(job(self, batches))
-        yield from job(self, batches)
+        list(write_partition(self, batches))
+        yield from write_partition(self, batches)
 
-    monkeypatch.setattr(files_module._Writer, "__call__", twice)
-    answers = []
+    monkeypatch.setattr(PartitionWriter, "__call__", write_twice)
+    files_written = []
 
-    class Ran:
-        """Runs the task here."""
+    class Answers:
+        """Runs the task in this process when its answer is collected."""
 
         def __init__(self, writer):
             self.writer = writer
 
         def collect(self):
-            batch = match_module._numbered(given).toArrow().combine_chunks().to_batches()
-            (answer,) = list(self.writer(batch))
-            answers.append(len(list((tmp_path / "out/_temporary").iterdir())))
+            batches = with_numbered_columns(given).toArrow().combine_chunks().to_batches()
+            (answer,) = list(self.writer(batches))
+            files_written.append(len(list((tmp_path / "out/_temporary").iterdir())))
             return answer.to_pylist()
 
     class Frame:
         def mapInArrow(self, writer, schema):  # noqa: N802  # PySpark's name
-            return Ran(writer)
+            return Answers(writer)
 
-    monkeypatch.setattr(files_module, "planned", lambda *asked: (Frame(), match_module._job(*asked)))
+    monkeypatch.setattr(write, "planned", lambda *arguments: (Frame(), match_task(*arguments)))
     assert write_matches(given, index, tmp_path / "out") == Written(10, 8, 8, 0)
-    assert answers == [2]
+    assert files_written == [2]
     assert len(names(tmp_path / "out")) == 2
     assert spark.read.parquet(str(tmp_path / "out")).count() == 10
 
 
-def test_a_directory_that_workers_do_not_see_is_said(spark, index, tmp_path):
+def test_a_directory_that_workers_do_not_see_is_an_error(spark, index, tmp_path):
     writer, batches = writer_of(spark, index, tmp_path, [(5, None)])
     (tmp_path / "_temporary").rmdir()
     with pytest.raises(InputError, match="name a directory that all machines of the cluster see"):
