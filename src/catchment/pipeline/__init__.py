@@ -20,10 +20,10 @@ try:
 except ModuleNotFoundError:
     raise UnavailableError("this needs PySpark, which is not installed: pip install 'catchment[spark]'") from None
 
-# `match`, `archive` and `dry_run` are functions here, and also packages or modules of this package. Python binds a
-# submodule to its package when the submodule is first loaded, and never again. Each import below loads the submodule
-# first and binds the function second, so the function stays, whatever a program imports first or later. Hence every
-# function that shares its name with a submodule must be imported here, not on demand.
+# `match` and `archive` are functions here, and also packages inside this one. Python binds a package to its parent when
+# it first loads it, and never again. The imports below load the package first and bind the function second, so the name
+# stays the function, whatever a program imports before or after (tests/spark/test_imports.py). Hence a function that
+# shares its name with a package must be imported here, not on demand.
 from catchment.pipeline.archive.dry_run import dry_run
 from catchment.pipeline.archive.read import archived, lines, replay
 from catchment.pipeline.archive.write import archive, compact
