@@ -48,7 +48,7 @@ def test_functions_are_not_replaced_by_packages_of_the_same_name(first):
 
 def test_names_collide():
     """Otherwise the test above would show nothing."""
-    import catchment.pipeline as pipeline
+    from catchment import pipeline
 
     submodules = {module.name for module in pkgutil.walk_packages(pipeline.__path__)}
     assert {"archive", "match"} <= submodules & set(pipeline.__all__)
