@@ -160,7 +160,8 @@ def _without_equals(forest: Forest) -> tuple[Forest, Array]:
     mutual, width = np.zeros(len(rows), bool), 2 * int(np.diff(forest.dim_starts).max(initial=0))
     kg.mutual(forest, rows, forest.hard, np.empty(width + 1, I64), mutual)
     for row, hard in sorted(zip(rows[mutual].tolist(), forest.hard[mutual].tolist(), strict=True)):
-        # Two equal hard filters are listed both ways; of these the one with the smaller number represents the other.
+        # A filter with a shape represents an equal hard one. Two equal hard filters are listed both ways: of these the
+        # one with the smaller number represents the other.
         if not forest.is_hard[row] or row < hard:
             representative[hard] = representative[row]
     left_out = representative != np.arange(len(representative))

@@ -1,8 +1,8 @@
 """Matching against an index that is too large for one worker: each task opens some of its shards.
 
     rows ─► distinct rows, counted, with a key ─► a copy for each group of shards ─► match, each task for one group
-                                                                                          │
-         the rows again, as many as there were  ◄─ by key: the ids from all groups, merged ◄──┘
+                                                                                              │
+           the rows again, as many as there were ◄─ by key: the ids from all groups, merged ◄─┘
 
 A task has rows for one group of shards, so it maps the shards of that group and no others. On a cluster an executor
 maps the groups of the tasks that it runs. This shuffles the rows twice, and their attributes once more for each further

@@ -1,8 +1,8 @@
 """Notifications matched as they arrive: Structured Streaming into files, with each notification in the output once.
 
-    files ─► names, by batch ─► read ──► rows ─► match ─┬► matched: columns + subscriptions
-    or a streaming DataFrame ────┘  │    (the newest    └► late: the same, behind the watermark
-                                    └─► rejects  version of the index when the batch begins)
+    files ─► names, by batch ─► read ─┬─► rows ─► match ─┬─► matched: columns + subscriptions
+    or a streaming DataFrame ─────┘   │                  └─► late: the same, for rows behind the watermark
+                                      └─► rejects
 
 Spark cuts the stream into batches. It writes to its checkpoint what is in batch N before the batch begins, and that the
 batch is done after our handler returned. `stream/output.py` makes the output of a batch appear by renames, of which the
