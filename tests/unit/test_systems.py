@@ -58,7 +58,7 @@ def test_a_system_has_what_hosts_need(name: str):
 
 
 def test_a_system_that_there_is_not_is_named_with_those_that_there_are():
-    with pytest.raises(InputError, match="no routing system 'none'.*siena general"):
+    with pytest.raises(InputError, match=r"no routing system 'none'.*siena general"):
         system_named("none")
     with pytest.raises(InputError, match="no routing system 'none'"):
         Config(routing="none")
@@ -72,7 +72,7 @@ def test_settings_are_those_of_the_system_and_no_other(tmp_path: Path):
     with pytest.raises(InputError, match=r"settings of siena acyclic: .*master.*it has none"):
         read_config(file)
     file.write_text('routing = "siena merging"\n[settings]\nmerging = 2.0\n', "utf-8")
-    with pytest.raises(InputError, match="the share is from 0 to less than 1, got 2.0"):
+    with pytest.raises(InputError, match=r"the share .* 0 to less than 1, got 2\.0"):
         read_config(file).make_core()
     file.write_text('routing = "siena merging"\n[settings]\nmerging = "much"\n', "utf-8")
     with pytest.raises(InputError, match=r"settings of siena merging: .*merging"):

@@ -55,7 +55,7 @@ def _append(given: Input, output: str) -> dict[str, int]:
     from pyspark.sql import functions as F  # noqa: N812
 
     from catchment.pipeline import archive as append
-    from catchment.pipeline.places import address
+    from catchment.pipeline.paths import address
 
     counted = Observation()
     append(given.rows.observe(counted, F.count(F.lit(1)).alias("archived")), output)

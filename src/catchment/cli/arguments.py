@@ -177,10 +177,10 @@ def new_directory(path: str) -> Path:
 
 def existing_archive(where: str, path: str) -> str:
     """The path of an archive. It is checked here, because Spark would take seconds to start and then fail."""
-    from catchment.pipeline.archive_files import Place
+    from catchment.pipeline.archive.files import Archive
 
     try:
-        Place(path).needed_schema_text()
+        Archive(path).required_schema_text()
     except (InputError, OSError, ValueError) as problem:
         raise BadUsage(f"{where}: {problem}") from None
     return path

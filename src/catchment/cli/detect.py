@@ -137,9 +137,8 @@ def _detect_in_batch(options: DetectOptions, patterns: Mapping[str, Pattern]) ->
     format = "parquet" if is_archive else options.format or format_by_name(options.on)
     types = parsed_types(options.types)
     spark = session(options.master)
+    from catchment.pipeline import archived, read_notifications
     from catchment.pipeline import detect as detect_sequences
-    from catchment.pipeline import read_notifications
-    from catchment.pipeline.archive import archived
 
     with StepProgress(spark, options.as_json) as progress:
         progress("reading")
@@ -162,7 +161,7 @@ def _detect_in_batch(options: DetectOptions, patterns: Mapping[str, Pattern]) ->
 
 def _write_tables(sequences: DataFrame, given: Input | None, output: Path) -> int:
     """Writes sequences and rejects. Returns the number of rejects; an archive, without an input, has none."""
-    from catchment.pipeline.places import address
+    from catchment.pipeline.paths import address
 
     sequences.write.parquet(address(output.absolute() / SEQUENCES))
     return 0 if given is None else write_rejects(given, address(output.absolute() / REJECTS))
@@ -222,9 +221,9 @@ def _started(
 ) -> list[StreamingQuery]:
     """Starts two queries over the same files: one writes sequences, the other rejects."""
     from catchment.pipeline import detect as detect_sequences
+    from catchment.pipeline.paths import address
     from catchment.pipeline.patterns import LATE_MAX
-    from catchment.pipeline.places import address
-    from catchment.pipeline.stream_rows import stream_notifications
+    from catchment.pipeline.stream.dataframe import stream_notifications
 
     given = stream_notifications(spark, options.on, format, types)
     sequences = detect_sequences(given.rows, patterns, late=LATE_MAX if late is None else late)

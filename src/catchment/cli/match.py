@@ -97,7 +97,7 @@ def _write(given: Input, index: Index, place: Path, wanted: Result) -> dict[str,
     from pyspark.sql import Observation
 
     from catchment.pipeline import write_matches
-    from catchment.pipeline.places import address
+    from catchment.pipeline.paths import address
 
     if wanted.rows_of == NOTIFICATIONS:
         written = write_matches(given.rows, index, place / "matched")
@@ -130,9 +130,9 @@ def _result_rows(rows: DataFrame, index: Index, wanted: Result, counted: Observa
 
 
 def _print_explanations(spark: SparkSession, place: Path) -> None:
-    from catchment.pipeline.places import reading
+    from catchment.pipeline.paths import readable
 
-    explanations = spark.read.parquet(reading(place / "matched"))
+    explanations = spark.read.parquet(readable(place / "matched"))
     # One more than is printed, to know whether there are more.
     columns = explanations.select("`$id`", "subscription", "matched", "reason")
     rows = columns.limit(PRINTED_EXPLANATIONS_MAX + 1).collect()

@@ -41,8 +41,8 @@ def replay(
     first, until = parsed_time("--from", start), parsed_time("--to", end)
     place = existing_archive("ARCHIVE", archive)
     spark = session(master)
-    from catchment.pipeline.archive import lines
-    from catchment.pipeline.archive import replay as replayed
+    from catchment.pipeline import lines
+    from catchment.pipeline import replay as replayed
 
     notification_lines = lines(replayed(spark, place, wanted, first, until))
     with _opened(output) as stream:

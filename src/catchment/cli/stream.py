@@ -70,8 +70,8 @@ def stream(
     every, late = parsed_duration("--every", options.every), parsed_duration("--late", options.late)
     format, types = options.format or format_by_name(directory), parsed_types(options.types)
     spark = session(options.master)
-    from catchment.pipeline.stream import EVERY, match_stream
-    from catchment.pipeline.stream_files import FILES_MAX, NotificationFiles
+    from catchment.pipeline.stream.files import FILES_MAX, NotificationFiles
+    from catchment.pipeline.stream.jobs import EVERY, match_stream
 
     files = NotificationFiles(
         directory,

@@ -31,7 +31,7 @@ def check_on_archive(
     wanted, archive = _filter(checked), existing_archive("--on", path)
     print_report(checked, relation, as_json, more_follows=True)
     spark = session(None)
-    from catchment.pipeline.dry_run import dry_run
+    from catchment.pipeline.archive.dry_run import dry_run
 
     with StepProgress(spark, as_json) as progress:
         progress("reading the archive")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from rich.status import Status
 
-    from catchment.pipeline.batches import Batch
+    from catchment.pipeline.stream.output import BatchRecord
 
 WAITING: Final = "waiting for files; press Ctrl-C to stop"
 _POLL_SECONDS: Final = 1
@@ -105,7 +105,7 @@ class BatchProgress:
         if self._status is not None:
             self._status.stop()
 
-    def __call__(self, batch: Batch) -> None:
+    def __call__(self, batch: BatchRecord) -> None:
         counts = asdict(batch)
         self.batches += 1
         self._version = batch.version
