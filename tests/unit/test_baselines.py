@@ -1,7 +1,8 @@
 """The centralized baseline, message by message and on a simulated network."""
 
 from catchment import Filter, Notification, Pattern
-from catchment.routing.baselines.centralized import AddressedHeader, CentralizedCore, Registration, Registry
+from catchment.routing.baselines.centralized import CentralizedCore, Registry
+from catchment.routing.baselines.messages import AddressedHeader, Registration
 from catchment.routing.core import Table
 from catchment.routing.messages import (
     Cancel,

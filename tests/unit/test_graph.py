@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from catchment.matching import kernels_graph
+from catchment.matching.kernels import graph as kernels_graph
 from catchment.model import normal
 from catchment.model.filter import Filter
 from catchment.pipeline.graph import covers, forest, parts

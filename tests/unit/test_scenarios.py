@@ -14,7 +14,7 @@ from msgspec import to_builtins
 from catchment import Filter, Notification
 from catchment.errors import InputError
 from catchment.model.values import Value
-from catchment.routing.baselines.centralized import AddressedHeader
+from catchment.routing.baselines.messages import AddressedHeader
 from catchment.routing.messages import Deliver, DeliverSequence, Header, Routed
 from catchment.routing.siena.messages import Interest
 from catchment.routing.systems import SYSTEMS

@@ -26,8 +26,9 @@ from catchment.routing.messages import (
     Subscribe,
 )
 from catchment.routing.parts.link_states import Links
-from catchment.routing.siena.gateway import EVERYTHING, HybridCore, Kind, Membership
+from catchment.routing.siena.gateway import EVERYTHING, HybridCore, Membership
 from catchment.routing.siena.messages import Advertised, Interest, OriginHeader, Wants, WantsChange
+from catchment.routing.siena.settings import Kind
 from catchment.sim.conformance.entries import ENTRIES
 from catchment.sim.conformance.ideal_hybrid import hybrid_tables
 from catchment.sim.hybrid import (

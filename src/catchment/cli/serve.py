@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from catchment.cli.options import JsonFlag
 from catchment.cli.terminal import EXIT_INTERRUPTED, BadUsage
 from catchment.errors import InputError
+from catchment.routing.systems import DEFAULT_SYSTEM, SYSTEMS
 
 if TYPE_CHECKING:
     from catchment.broker.config import Config
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 CONFIG_HELP: Final = "A TOML file. Default: a broker that is reached only from this machine."
 HTTP_HELP: Final = "Where the broker speaks HTTP. Default: it does not."
+ROUTING_HELP: Final = (
+    f"The routing system, the same in the whole network: {', '.join(SYSTEMS)}. Default: {DEFAULT_SYSTEM}."
+)
+SET_HELP: Final = "A setting of the routing system, as in master=north. You can repeat the option."
 NEIGHBOR_HELP: Final = "A broker to connect to. You can repeat the option."
 
 
@@ -32,8 +37,9 @@ def serve(
     listen: Annotated[str | None, Parameter(help="Where the broker listens.", metavar="HOST:PORT")] = None,
     http: Annotated[str | None, Parameter(help=HTTP_HELP, metavar="HOST:PORT")] = None,
     neighbor: Annotated[list[str] | None, Parameter(help=NEIGHBOR_HELP, metavar="HOST:PORT", negative="")] = None,
-    routing: Annotated[
-        str | None, Parameter(help="The routing system: the same in the whole network.", metavar="NAME")
+    routing: Annotated[str | None, Parameter(help=ROUTING_HELP, metavar="NAME")] = None,
+    setting: Annotated[
+        list[str] | None, Parameter(name="--set", help=SET_HELP, metavar="NAME=VALUE", negative="")
     ] = None,
     log: Annotated[Literal["human", "json"], Parameter(help="How to write logs, to standard error.")] = "human",
     as_json: JsonFlag = False,
@@ -42,7 +48,14 @@ def serve(
 
     On the first interrupt it delivers what waits and then ends. On the second it ends at once.
     """
-    options = {"name": name, "listen": listen, "http": http, "neighbors": neighbor, "routing": routing}
+    options = {
+        "name": name,
+        "listen": listen,
+        "http": http,
+        "neighbors": neighbor,
+        "routing": routing,
+        "settings": setting,
+    }
     return run_serve(config, options, log, as_json)
 
 
@@ -66,6 +79,7 @@ def run_serve(config: str | None, options: dict[str, Any], log: LogFormat, as_js
 def _config(path: str | None, options: dict[str, Any]) -> Config:
     """The configuration of a file, or the default one; options that were given replace what it says."""
     from catchment.broker.config import DEFAULT_HTTP_PORT, DEFAULT_PORT, Address, Config, read_config
+    from catchment.sim.scenarios.settings import assigned
 
     try:
         config = Config() if path is None else read_config(Path(path))
@@ -76,6 +90,9 @@ def _config(path: str | None, options: dict[str, Any]) -> Config:
         if "neighbors" in changes:
             # Neighbors alone are added to those of the file, not put in their place.
             changes["neighbors"] = (*config.neighbors, *map(Address.parse, changes["neighbors"]))
+        if "settings" in changes:
+            routing = changes.get("routing", config.routing)
+            changes["settings"] = {**config.settings, **assigned([routing], changes["settings"])[routing]}
         config = replace(config, **changes)
         # A core that cannot be made is bad usage: find it before the broker listens.
         config.make_core()

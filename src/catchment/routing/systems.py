@@ -11,35 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from msgspec import ValidationError, convert
 
 from catchment.errors import InputError, shown
-from catchment.routing.baselines.centralized import (
-    AddressedHeader,
-    CentralizedSettings,
-    Registration,
-    centralized_core,
-)
-from catchment.routing.baselines.flooding import FloodingCore
-from catchment.routing.core import RoutingCore
+from catchment.routing.baselines.messages import AddressedHeader, CentralizedSettings, Registration
 from catchment.routing.messages import BrokerMessage, Header
 from catchment.routing.parts.link_states import Links
 from catchment.routing.settings import Settings
-from catchment.routing.siena.acyclic import AcyclicCore
-from catchment.routing.siena.advertising import AdvertisingCore
-from catchment.routing.siena.delegating import DelegatingCore
-from catchment.routing.siena.general import GeneralCore
-from catchment.routing.siena.hierarchical import HierarchicalCore
 from catchment.routing.siena.messages import Advertised, Delegated, Interest, OriginHeader, Part, Wants, WantsChange
-from catchment.routing.siena.settings import (
-    HierarchicalSettings,
-    HybridSettings,
-    MergingSettings,
-    hybrid_core,
-    merging_core,
-)
+from catchment.routing.siena.settings import HierarchicalSettings, HybridSettings, MergingSettings
+
+if TYPE_CHECKING:
+    from catchment.routing.core import RoutingCore
 
 S = TypeVar("S", bound=Settings)
 
@@ -73,6 +58,67 @@ class RoutingSystem(Generic[S]):
         return self.make(name, self.settings_of(given or {}))
 
 
+# --- cores --------------------------------------------------------------------------------------
+# Each is imported when a broker is made: cores bring the matcher along, and whoever only reads the registry, such as
+# `catchment serve --help`, should not wait for it.
+
+
+def _general(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.siena.general import GeneralCore
+
+    return GeneralCore(name)
+
+
+def _acyclic(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.siena.acyclic import AcyclicCore
+
+    return AcyclicCore(name)
+
+
+def _hierarchical(name: str, settings: HierarchicalSettings) -> RoutingCore[Any]:
+    from catchment.routing.siena.hierarchical import HierarchicalCore
+
+    return HierarchicalCore(name, settings.master)
+
+
+def _advertising(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.siena.advertising import AdvertisingCore
+
+    return AdvertisingCore(name)
+
+
+def _delegating(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.siena.delegating import DelegatingCore
+
+    return DelegatingCore(name)
+
+
+def _merging(name: str, settings: MergingSettings) -> RoutingCore[Any]:
+    from catchment.routing.siena.making import merging_core
+
+    return merging_core(name, settings)
+
+
+def _hybrid(name: str, settings: HybridSettings) -> RoutingCore[Any]:
+    from catchment.routing.siena.making import hybrid_core
+
+    return hybrid_core(name, settings)
+
+
+def _flooding(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.baselines.flooding import FloodingCore
+
+    return FloodingCore(name)
+
+
+def _centralized(name: str, settings: CentralizedSettings) -> RoutingCore[Any]:
+    from catchment.routing.baselines.centralized import CentralizedCore
+
+    return CentralizedCore(name, settings.center)
+
+
+# --- the registry -------------------------------------------------------------------------------
+
 DEFAULT_SYSTEM: Final = "siena general"
 
 _ALL: Final[tuple[RoutingSystem[Any], ...]] = (
@@ -80,7 +126,7 @@ _ALL: Final[tuple[RoutingSystem[Any], ...]] = (
         "siena general",
         "peers in any network; notifications go down the shortest-path tree of the broker they were published at",
         Settings,
-        lambda name, settings: GeneralCore(name),
+        _general,
         (Links, Wants, WantsChange),
         OriginHeader,
     ),
@@ -88,42 +134,42 @@ _ALL: Final[tuple[RoutingSystem[Any], ...]] = (
         "siena acyclic",
         "peers in a network without cycles; filters are told hop by hop, reduced by covering",
         Settings,
-        lambda name, settings: AcyclicCore(name),
+        _acyclic,
         (Interest,),
     ),
     RoutingSystem(
         "siena hierarchical",
         "a tree of masters; filters are told to the master, every notification goes up to the root",
         HierarchicalSettings,
-        lambda name, settings: HierarchicalCore(name, settings.master),
+        _hierarchical,
         (Interest,),
     ),
     RoutingSystem(
         "siena advertising",
         "acyclic peers whose publishers advertise; filters are told only towards what overlaps them",
         Settings,
-        lambda name, settings: AdvertisingCore(name),
+        _advertising,
         (Interest, Advertised),
     ),
     RoutingSystem(
         "siena delegating",
         "siena advertising with parts of patterns watched upstream",
         Settings,
-        lambda name, settings: DelegatingCore(name),
+        _delegating,
         (Interest, Advertised, Delegated, Part),
     ),
     RoutingSystem(
         "siena merging",
         "acyclic, hierarchical or advertising brokers that say several filters as one, and changes in batches",
         MergingSettings,
-        merging_core,
+        _merging,
         (Interest, Advertised),
     ),
     RoutingSystem(
         "siena hybrid",
         "units of different architecture joined by gateways",
         HybridSettings,
-        hybrid_core,
+        _hybrid,
         (Interest, Advertised, Links, Wants, WantsChange),
         OriginHeader,
     ),
@@ -131,13 +177,13 @@ _ALL: Final[tuple[RoutingSystem[Any], ...]] = (
         "flooding",
         "every notification goes everywhere: a baseline",
         Settings,
-        lambda name, settings: FloodingCore(name),
+        _flooding,
     ),
     RoutingSystem(
         "centralized",
         "one broker matches everything for all: a baseline",
         CentralizedSettings,
-        centralized_core,
+        _centralized,
         (Links, Registration),
         AddressedHeader,
     ),

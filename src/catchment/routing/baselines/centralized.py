@@ -28,17 +28,16 @@ from catchment.errors import CatchmentError
 from catchment.matching.ids import Id
 from catchment.model.filter import Pattern
 from catchment.model.notification import Notification
+from catchment.routing.baselines.messages import AddressedHeader, Registration
 from catchment.routing.core import Inspection, Table, Work
 from catchment.routing.messages import (
     Action,
-    BrokerMessage,
     Cancel,
     Client,
     ClientDown,
     ClientRequest,
     ClientUp,
     Forward,
-    Header,
     HostMessage,
     Interface,
     LinkDown,
@@ -56,38 +55,8 @@ from catchment.routing.parts.clients import ClientSide
 from catchment.routing.parts.link_states import Links, LinkStates
 from catchment.routing.parts.recall import RecallingMatcher
 from catchment.routing.parts.wanted import text_bytes
-from catchment.routing.settings import Settings
-
-
-class Registration(BrokerMessage, frozen=True):
-    """Requests of the clients of `origin`, on the way to the center. If it `is_whole`, it has all subscriptions of
-    these clients. Otherwise it has what has changed since the registration with the same `links_seq` and a `seq` that
-    is one less. `links_seq` is the number of the origin's last record of links."""
-
-    origin: str
-    links_seq: int
-    seq: int
-    is_whole: bool
-    requests: tuple[Subscribe | Cancel, ...]
-
 
 CentralizedMessage = Links | Registration
-
-
-class CentralizedSettings(Settings, frozen=True):
-    """`center` is the name of the broker that matches all notifications."""
-
-    center: str
-
-
-class AddressedHeader(Header, frozen=True, gc=False):
-    """`addressee` says whom a copy is for, as broker and identity. It is None on the way to the center."""
-
-    addressee: tuple[str, str] | None
-
-
-def centralized_core(name: str, settings: CentralizedSettings) -> CentralizedCore:
-    return CentralizedCore(name, settings.center)
 
 
 class CentralizedCore:

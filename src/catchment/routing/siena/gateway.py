@@ -40,7 +40,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from catchment.errors import InputError, RemoteProtocolError, shown
 from catchment.model.filter import Filter
@@ -69,8 +69,8 @@ from catchment.routing.siena.forwarding import Forwarding
 from catchment.routing.siena.general import GeneralCore
 from catchment.routing.siena.hierarchical import HierarchicalCore
 from catchment.routing.siena.messages import Advertised, Interest, OriginHeader, Wants, WantsChange
+from catchment.routing.siena.settings import Kind
 
-Kind = Literal["hierarchical", "acyclic", "advertising", "general"]
 # The messages that the brokers of a unit send each other, by the kind of the unit.
 SAID_IN: Final[dict[Kind, tuple[type[BrokerMessage], ...]]] = {
     "hierarchical": (Interest,),
@@ -304,7 +304,9 @@ class HybridCore:
         every kind."""
         header = routed.header
         return (
-            routed if isinstance(header, OriginHeader) else Routed(routed.notification, OriginHeader(header.hops, ""))
+            routed
+            if isinstance(header, OriginHeader)
+            else Routed(routed.notification, OriginHeader(header.hops, self.name))
         )
 
     # --- looking in ---

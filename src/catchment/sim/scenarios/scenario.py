@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 from catchment.errors import InputError, shown
-from catchment.routing.siena.gateway import Kind
+from catchment.routing.siena.settings import Kind
 from catchment.sim.conformance.entries import Entry, entry_of
 from catchment.sim.hybrid import Plan, hybrid
 from catchment.sim.network import Quality

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from catchment.routing.siena.gateway import Kind
+from catchment.routing.siena.settings import Kind
 from catchment.routing.systems import DEFAULT_SYSTEM
 
 Count = Annotated[int, Meta(ge=1)]
