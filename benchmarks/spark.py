@@ -42,10 +42,11 @@ from benchmarks.spark_peers import PEERS, ROW, VALUES
 from benchmarks.spark_report import CORES, LARGER_OF, PARTS, SEED, Results
 from catchment.matching import Encoded, Matcher
 from catchment.pipeline import Index, compile_subscriptions, detect, match, match_counts, spark_session, write_matches
-from catchment.pipeline.match import _job, opened_shards
-from catchment.pipeline.matched_files import _Writer
-from catchment.pipeline.places import file_system
-from catchment.pipeline.scans import READS
+from catchment.pipeline.match.parquet_scan import WORKERS_READ_PARQUET
+from catchment.pipeline.match.shards import open_shards
+from catchment.pipeline.match.worker import match_task
+from catchment.pipeline.match.write import PartitionWriter
+from catchment.pipeline.paths import file_system
 from catchment.pipeline.schema import ATTRIBUTES
 from catchment.sim.benchmark_data import notifications, subscriptions
 
@@ -190,10 +191,16 @@ def driver_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+def java_pid(spark: SparkSession) -> int:
+    """The process id of the driver's Java."""
+    java = spark.sparkContext._jvm
+    assert java is not None
+    return int(java.java.lang.ProcessHandle.current().pid())
+
+
 def jvm_bytes(spark: SparkSession) -> int:
     """The most that the driver's Java has had resident; in local mode that includes the executor."""
-    pid = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+    for line in Path(f"/proc/{java_pid(spark)}/status").read_text().splitlines():
         if line.startswith("VmHWM"):
             return int(line.split()[1]) * 1024
     return 0
@@ -203,7 +210,7 @@ def one_process(index: Index, path: Path, rows: int) -> dict[str, Callable[[], N
     """What one process does with match_batch: by itself, with ids as strings, and with ids as Arrow's views."""
     (shard, *more) = index.shard_paths
     assert not more, "one process holds one matcher"
-    matcher, shards = Matcher.open(shard), opened_shards(index.shard_paths)
+    matcher, shards = Matcher.open(shard), open_shards(index.shard_paths)
 
     def pieces() -> Iterator[Encoded]:
         for batch in record_batches(path, rows):
@@ -220,8 +227,8 @@ def one_process(index: Index, path: Path, rows: int) -> dict[str, Callable[[], N
 
     def views() -> None:
         for piece in pieces():
-            for found in shards.found(piece):
-                list(shards.lists(found))
+            for matches in shards.matches(piece):
+                list(shards.lists(matches))
 
     found = {"lists": lists, "numbers": numbers, "views": views}
     for work in found.values():
@@ -257,10 +264,10 @@ def files_to_files(
     return found
 
 
-def worker_of(frame: DataFrame, index: Index, names: Sequence[str], out: Path) -> _Writer:
+def worker_of(frame: DataFrame, index: Index, names: Sequence[str], out: Path) -> PartitionWriter:
     """What `write_matches` sends to its workers."""
     schema = match(frame, index, names).schema
-    return _Writer(_job(frame, index, names), tuple(schema.names), schema.json(), *file_system(out))
+    return PartitionWriter(match_task(frame, index, names), tuple(schema.names), schema.json(), *file_system(out))
 
 
 def peer_rate(peer: Any, given: DataFrame, rows_max: int) -> tuple[float, int]:
@@ -334,9 +341,9 @@ def matched(spark: SparkSession, index: Index, path: Path, rows_max: int, runs: 
     frame = first_files(spark, path, rows)
     names = [name for name in frame.columns if name != ROW]
     found = match(frame, index, names)
-    spark.conf.set(READS, "false")
+    spark.conf.set(WORKERS_READ_PARQUET, "false")
     usual = match(frame, index, names)
-    spark.conf.unset(READS)
+    spark.conf.unset(WORKERS_READ_PARQUET)
     few = min(rows, PROCESS_ROWS_MAX)
     for one in (found, usual):
         warm_up(partial(drained, one))

@@ -25,7 +25,15 @@ from pyspark.sql import functions as F  # noqa: N812
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.spark import CHUNK, compiled, drained, first_files, write_notifications, write_subscriptions
+from benchmarks.spark import (
+    CHUNK,
+    compiled,
+    drained,
+    first_files,
+    java_pid,
+    write_notifications,
+    write_subscriptions,
+)
 from benchmarks.spark_peers import ROW
 from catchment.pipeline import match, spark_session
 from catchment.pipeline.schema import ATTRIBUTES, col
@@ -102,8 +110,8 @@ def profile(given: argparse.Namespace, place: Path, say: Callable[[str], None]) 
     write_subscriptions(given.workload, given.size, place / "s.parquet")
     write_notifications(given.workload, given.rows, place / "n", given.map)
     compiled(spark, place / "s.parquet", place / "index", graph=False)
-    java = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
-    usual = {name: spark.conf.get(name) for name in (READER, FIELDS)}
+    java = java_pid(spark)
+    usual = {name: str(spark.conf.get(name)) for name in (READER, FIELDS)}
     chosen = ways(first_files(spark, place / "n", given.rows), place / "index")
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in chosen}
     for number in range(given.rounds + 1):

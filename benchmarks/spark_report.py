@@ -52,11 +52,11 @@ COMPILE_HEADER = (
 
 def share(one: dict[str, Any], mine: str = "spark", of: str = "lists") -> float:
     """What each core gives on Spark, of what one process gives: the median of runs that were neighbors in time."""
-    return median(a / CORES / b for a, b in zip(one[mine], one["process"][of], strict=True))
+    return float(median(a / CORES / b for a, b in zip(one[mine], one["process"][of], strict=True)))
 
 
 def files_share(one: dict[str, Any]) -> float:
-    return median(one["files"]["workers"]) / CORES / median(one["files"]["process"])
+    return float(median(one["files"]["workers"]) / CORES / median(one["files"]["process"]))
 
 
 def best_sql(one: dict[str, Any]) -> float | None:

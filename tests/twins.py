@@ -15,8 +15,8 @@ from catchment.model.pattern import Pattern
 from catchment.routing.messages import Deliver
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.delegating import DelegatingCore
-from catchment.sim.checkers import DeliveryChecker, ViolationError
-from catchment.sim.ideal_delegating import delegating_leftovers, delegating_tables
+from catchment.sim.conformance.checkers import DeliveryChecker, ViolationError
+from catchment.sim.conformance.ideal_delegating import delegating_leftovers, delegating_tables
 from catchment.sim.network import MILLISECOND, Quality
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import random_tree

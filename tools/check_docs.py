@@ -1,7 +1,7 @@
 """Check the documentation: every relative link leads somewhere, every ```python example runs.
 
-The examples of one page run in order, as one program, in a directory of their own. An example written as a session
-(`>>>`) must also print what it shows. One that cannot run here is fenced as ```python no-run.
+The examples of a page run in order, as one program, in a new directory. If an example is written as a session (`>>>`),
+it must also print what the page shows. An example that cannot run here begins with ```python no-run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE_SECONDS_MAX = 120  # an example is a glimpse; one that runs longer hangs
+# Examples are short. If those of a page take longer, they hang.
+PAGE_SECONDS_MAX = 120
 
 FENCE = re.compile(
     r"^(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)\n(?P<body>.*?)^(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL
@@ -25,16 +26,17 @@ LINK = re.compile(
 )
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*\s*$", re.MULTILINE)
 
-RUN_SESSION = "import doctest; raise SystemExit(doctest.testfile({0!r}, module_relative=False).failed and 1)"
+# A program that checks a file of sessions: it exits with 1 if one prints something else than the file shows.
+RUN_SESSIONS = "import doctest; raise SystemExit(doctest.testfile({0!r}, module_relative=False).failed and 1)"
 
 
 def pages() -> list[Path]:
-    """README.md and the other pages at the root, then those under docs/."""
+    """The pages of the project: those in its root directory, then those under docs/."""
     return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def prose(text: str) -> str:
-    """The page without its code, which has brackets of its own.
+    """The text of a page without its code. Code has brackets that look like links.
 
     >>> prose("see `a[0](x)`\\n```python\\nb[0](y)\\n```\\n[z](z.md)")
     'see \\n\\n[z](z.md)'
@@ -43,7 +45,7 @@ def prose(text: str) -> str:
 
 
 def links(text: str) -> Iterator[str]:
-    """Where the page's links lead, those to other sites left out.
+    """The targets of a page's links, without those to other sites.
 
     >>> list(links("[a](docs/a.md#b) ![c](c.svg \\"title\\") [d](https://example.org) [e](#here)\\n[f]: f.md"))
     ['docs/a.md#b', 'c.svg', '#here', 'f.md']
@@ -55,7 +57,7 @@ def links(text: str) -> Iterator[str]:
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors that a page's headings get.
+    """The anchors that links to a page can name: one for each heading.
 
     >>> sorted(anchors("# What `covers` means\\ntext\\n## 2. Data, and more"))
     ['2-data-and-more', 'what-covers-means']
@@ -65,7 +67,7 @@ def anchors(text: str) -> set[str]:
 
 
 def examples(text: str) -> list[tuple[int, str]]:
-    """The page's runnable examples, each with the line where it starts.
+    """The examples of a page that can run, each with the number of its first line.
 
     >>> examples("one\\n```python\\nx = 1\\n```\\n```text\\nno\\n```\\n```python no-run\\nserve()\\n```")
     [(3, 'x = 1\\n')]
@@ -78,47 +80,47 @@ def examples(text: str) -> list[tuple[int, str]]:
 
 
 def broken_links(page: Path) -> Iterator[str]:
-    """What is wrong with the links of one page."""
+    """Messages about the links of a page that lead nowhere."""
     for target in links(page.read_text("utf-8")):
         path, _, anchor = unquote(target).partition("#")
         file = (page.parent / path).resolve() if path else page
         if not file.exists():
-            yield f"{page.relative_to(ROOT)}: {target} leads nowhere"
+            yield f"{page.relative_to(ROOT)}: {target} leads nowhere: there is no such file"
         elif anchor and file.suffix == ".md" and anchor not in anchors(file.read_text("utf-8")):
-            yield f"{page.relative_to(ROOT)}: {target}: no such heading there"
+            yield f"{page.relative_to(ROOT)}: {target} leads nowhere: there is no such heading in the file"
 
 
-def program(found: list[tuple[int, str]]) -> str:
-    """The examples of a page as one program, on the lines that they have on the page.
+def program(numbered_examples: list[tuple[int, str]]) -> str:
+    """The examples of a page as one program. Each keeps its line number, so that an error names the line of the page.
 
     >>> program([(3, "x = 1\\n"), (6, "y = x\\n")])
     '\\n\\nx = 1\\n\\n\\ny = x\\n'
     """
     text = ""
-    for line, body in found:
+    for line, body in numbered_examples:
         text += "\n" * (line - 1 - text.count("\n")) + body
     return text
 
 
 def failing_examples(page: Path) -> Iterator[str]:
-    """What the examples of one page say when they fail."""
-    found = examples(page.read_text("utf-8"))
-    plain = [(line, body) for line, body in found if not body.startswith(">>>")]
-    sessions = [(line, body) for line, body in found if body.startswith(">>>")]
+    """Messages about the examples of a page that fail."""
+    numbered = examples(page.read_text("utf-8"))
+    sessions = [(line, body) for line, body in numbered if body.startswith(">>>")]
+    scripts = [(line, body) for line, body in numbered if not body.startswith(">>>")]
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / page.name
-        if plain:
-            copy.write_text(program(plain), "utf-8")
+        if scripts:
+            copy.write_text(program(scripts), "utf-8")
             yield from failure(page, [sys.executable, copy.name], scratch)
         if sessions:
             copy.write_text(program(sessions), "utf-8")
-            yield from failure(page, [sys.executable, "-c", RUN_SESSION.format(copy.name)], scratch)
+            yield from failure(page, [sys.executable, "-c", RUN_SESSIONS.format(copy.name)], scratch)
 
 
 def failure(page: Path, command: list[str], scratch: str) -> Iterator[str]:
-    """What the command said, if it failed."""
+    """A message with what the command printed, if it fails."""
     try:
-        run = subprocess.run(
+        ended = subprocess.run(
             command,
             cwd=scratch,
             stdin=subprocess.DEVNULL,
@@ -131,15 +133,15 @@ def failure(page: Path, command: list[str], scratch: str) -> Iterator[str]:
     except subprocess.TimeoutExpired:
         yield f"{page.relative_to(ROOT)}: its examples did not end within {PAGE_SECONDS_MAX} s"
     else:
-        if run.returncode:
-            yield f"{page.relative_to(ROOT)}: an example fails:\n{run.stdout}"
+        if ended.returncode:
+            yield f"{page.relative_to(ROOT)}: an example fails:\n{ended.stdout}"
 
 
 def main() -> int:
-    """Check all pages; say what is wrong, or how much was found right."""
-    wrong = [fault for page in pages() for check in (broken_links, failing_examples) for fault in check(page)]
-    if wrong:
-        print("\n".join(wrong))
+    """Checks all pages. Prints what is wrong, or how much was checked."""
+    messages = [message for page in pages() for check in (broken_links, failing_examples) for message in check(page)]
+    if messages:
+        print("\n".join(messages))
         return 1
     texts = [page.read_text("utf-8") for page in pages()]
     links_count = sum(len(list(links(text))) for text in texts)

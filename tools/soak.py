@@ -24,8 +24,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tests.live, also in the processes of the pool
 
-from catchment.sim.conformance import CORES, NETWORKS, Run, all_runs
-from catchment.sim.runs import outcome_of
+from catchment.sim.conformance.entries import CORES, NETWORKS, Run, all_runs
+from catchment.sim.conformance.runs import outcome_of
 from tests.live import runs as live
 from tests.live.hosts import Hosts
 

@@ -1,26 +1,25 @@
 """Every error Catchment raises on purpose.
 
     CatchmentError
-    ├── InputError                 what the caller handed in is wrong (also a ValueError)
+    ├── InputError                 the caller passed something wrong (also a ValueError)
     │   ├── ParseError             a text does not parse: line, column, found, expected
     │   ├── BadValueError          a value of no Catchment type: NaN, infinity, lone surrogate, naive time, …
-    │   ├── BadNotificationError   a notification that cannot be: duplicate name, unknown envelope field, …
-    │   ├── BadFilterError         an operator that its value or type does not allow, an ill-formed filter
-    │   ├── BadIdError             a subscription id of a wrong type, unknown, or given twice
+    │   ├── BadNotificationError   an invalid notification: duplicate name, unknown envelope field, …
+    │   ├── BadFilterError         an invalid filter, or an operator that does not fit its value or type
+    │   ├── BadIdError             a subscription id that is of a wrong type, unknown, or in use
     │   ├── BadIndexError          a saved index that is corrupt, truncated or of another version
     │   └── LimitError             input past a named limit: which limit, its size, the size found
-    ├── RemoteProtocolError        a neighbor said what it must not: its link ends
-    └── UnavailableError           something the command needs is not installed or not there
+    ├── RemoteProtocolError        a neighbor broke the protocol: its link ends
+    └── UnavailableError           something that a command needs is not installed or cannot be reached
 
-Each message says what was wrong, where, and what to do. A programming mistake of our own is an
-`assert`, never one of these.
+Each message says what is wrong, where, and what to do. A mistake of our own is an `assert`, never one of these errors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-# How much of an offending text an error repeats: enough to recognize it, bounded for logs.
+# How much of a wrong text an error message quotes: enough to recognize it, bounded for logs.
 SHOWN_CHARACTERS_MAX = 60
 
 
@@ -29,7 +28,7 @@ def shown(value: object) -> str:
     if isinstance(value, str | bytes):
         text = ascii(value[: SHOWN_CHARACTERS_MAX * 2])
     elif isinstance(value, int) and value.bit_length() > SHOWN_CHARACTERS_MAX * 3:
-        text = f"an integer of {value.bit_length():,} bits"  # in decimal it takes quadratic time
+        text = f"an integer of {value.bit_length():,} bits"  # writing it in decimal would take quadratic time
     elif isinstance(value, list | tuple | dict | set | frozenset) and len(value) > SHOWN_CHARACTERS_MAX:
         text = f"a {type(value).__name__} of {len(value):,}"
     elif value is None:
@@ -47,11 +46,11 @@ def _ascii(value: object) -> str:
 
 
 class CatchmentError(Exception):
-    """The root: catch it to catch whatever Catchment raises."""
+    """The root of the tree: catch it to catch every error that Catchment raises on purpose."""
 
 
 class InputError(CatchmentError, ValueError):
-    """What the caller handed in is wrong."""
+    """The caller passed something wrong."""
 
 
 class ParseError(InputError):
@@ -68,19 +67,19 @@ class ParseError(InputError):
 
 
 class BadValueError(InputError):
-    """A value of none of the five types."""
+    """A value of none of Catchment's five types."""
 
 
 class BadNotificationError(InputError):
-    """A notification that cannot be."""
+    """An invalid notification."""
 
 
 class BadFilterError(InputError):
-    """A constraint, filter, advertisement or pattern that cannot be."""
+    """An invalid constraint, filter, advertisement or pattern."""
 
 
 class BadIdError(InputError):
-    """A subscription id that cannot be, is not there, or is there already."""
+    """A subscription id that is invalid, unknown, or in use."""
 
 
 class BadIndexError(InputError):
@@ -99,7 +98,7 @@ class LimitError(InputError):
 
 
 class RemoteProtocolError(CatchmentError):
-    """A neighbor that contradicts itself or the protocol."""
+    """A neighbor broke the protocol or contradicted itself."""
 
     def __init__(self, neighbor: str, what: str) -> None:
         self.neighbor, self.what = neighbor, what
@@ -110,4 +109,4 @@ class RemoteProtocolError(CatchmentError):
 
 
 class UnavailableError(CatchmentError):
-    """Something the command needs is not installed, or not where it was said to be."""
+    """Something that a command needs is not installed, or is not where the command expects it."""

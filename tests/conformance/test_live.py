@@ -15,9 +15,9 @@ import pytest
 from catchment.broker.config import ROUTINGS
 from catchment.client import Client
 from catchment.model.filter import Filter
-from catchment.sim.checkers import DeliveryChecker, ViolationError
-from catchment.sim.conformance import CORES, NETWORKS, Run
-from catchment.sim.scripts import Crashes, Restarts, script_of
+from catchment.sim.conformance.checkers import DeliveryChecker, ViolationError
+from catchment.sim.conformance.entries import CORES, NETWORKS, Run
+from catchment.sim.conformance.scripts import Crashes, Restarts, script_of
 from tests.live.hosts import ROOT, Hosts
 from tests.live.mutants import BROKER_MUTANTS, CLIENT_MUTANTS
 from tests.live.network import LiveNetwork

@@ -4,22 +4,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from catchment.routing.siena.base import SienaCore
 
 from catchment.model.filter import Filter
 from catchment.routing.baselines import CentralizedCore, Registry
-from catchment.routing.messages import ClientUp, Forward, Interest, LinkDown, Neighbor, Part, Routed, Send
-from catchment.routing.newest import Newest
-from catchment.routing.sessions import Sessions
+from catchment.routing.messages import ClientUp, Forward, LinkDown, Neighbor, Routed, Send
+from catchment.routing.parts.clients import Sessions
+from catchment.routing.parts.newest import Newest
 from catchment.routing.siena import gateway
 from catchment.routing.siena.advertising import AdvertisingCore
-from catchment.routing.siena.base import SienaCore
 from catchment.routing.siena.delegating import DelegatingCore
 from catchment.routing.siena.forwarding import Forwarding
 from catchment.routing.siena.general import GeneralCore
 from catchment.routing.siena.hierarchical import HierarchicalCore
 from catchment.routing.siena.merging import Merged, Merging, MergingCore
-from catchment.sim.conformance import CORES, Run
-from catchment.sim.runs import outcome_of
+from catchment.routing.siena.messages import Interest, Part
+from catchment.sim.conformance.entries import CORES, Run
+from catchment.sim.conformance.runs import outcome_of
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 SEEDS = range(12)

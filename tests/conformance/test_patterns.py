@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from catchment.model.monitor import HeldMonitor, Monitor
-from catchment.routing.sessions import Sessions
+from catchment.routing.parts.clients import Sessions
 from catchment.routing.siena.delegating import DelegatingCore
 from catchment.routing.siena.thinning import Thinner
 from tests.twins import Twins, difference, violation

@@ -2,9 +2,9 @@
 
 import pytest
 
-from catchment.sim.conformance import CORES, NETWORKS, Run, all_runs
-from catchment.sim.runs import outcome_of, shrunk
-from catchment.sim.scripts import script_of
+from catchment.sim.conformance.entries import CORES, NETWORKS, Run, all_runs
+from catchment.sim.conformance.runs import outcome_of, shrunk
+from catchment.sim.conformance.scripts import script_of
 
 SEEDS = range(7)
 RUNS = all_runs(SEEDS)

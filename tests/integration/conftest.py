@@ -1,4 +1,4 @@
-"""A live broker and its HTTP side."""
+"""Fixtures: live brokers, a broker, and an HTTP client of that broker."""
 
 import httpx
 import pytest
@@ -8,8 +8,8 @@ from tests.integration.live import WAIT_S, Live, url_of
 
 @pytest.fixture
 def live():
-    with Live() as found:
-        yield found
+    with Live() as network:
+        yield network
 
 
 @pytest.fixture

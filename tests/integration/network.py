@@ -12,7 +12,8 @@ from typing import Any
 from catchment.broker.config import Address, Config
 from catchment.broker.server import Broker
 from catchment.client import connect
-from catchment.wire import VERSION, BetweenBrokers, Decoder, Goodbye, Hello, Ping, Pong, ToClient, Welcome, frame
+from catchment.wire.frames import VERSION, Decoder, frame
+from catchment.wire.messages import BetweenBrokers, Goodbye, Hello, Ping, Pong, ToClient, Welcome
 
 ANYWHERE = Address("127.0.0.1", 0)
 # A test that takes so long waits for what does not come, also on a busy machine.
@@ -255,7 +256,7 @@ class FakeBroker:
             await one.__aexit__()
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from catchment.wire import ToBroker
+        from catchment.wire.messages import ToBroker
 
         found = Raw(reader, writer, ToBroker)
         self._all.append(found)

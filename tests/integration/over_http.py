@@ -1,6 +1,7 @@
-"""What the tests of the HTTP side say to it."""
+"""Requests that the tests of the HTTP side send, and streams that they read."""
 
 import json
+from itertools import islice
 
 from httpx_sse import connect_sse
 from prometheus_client.parser import text_string_to_metric_families
@@ -26,19 +27,14 @@ def subscribe(http, *filters, **more):
 
 
 def read(http, path, count, headers=None):
-    """So many events of a stream."""
-    found = []
+    """The first `count` events of a stream of Server-Sent Events; fewer if the stream ends."""
     with connect_sse(http, "GET", path, headers=headers or {}) as source:
         assert source.response.status_code == 200, source.response.read()
-        for one in source.iter_sse():
-            found.append(one)
-            if len(found) == count:
-                return found
-    return found
+        return [*islice(source.iter_sse(), count)]
 
 
 def ids_of(events):
-    return [one.json()["id"] for one in events]
+    return [event.json()["id"] for event in events]
 
 
 def metrics(http):

@@ -14,19 +14,8 @@ from catchment.client import RefusedError
 from catchment.model.values import parse_time
 from catchment.routing import newest, sessions
 from catchment.routing.messages import Advertise, MapIdentity, Neighbor, Subscribe
-from catchment.wire import (
-    REASON_CODEPOINTS_MAX,
-    VERSION,
-    Accepted,
-    Delivery,
-    Goodbye,
-    Hello,
-    Ping,
-    Refused,
-    Request,
-    Welcome,
-    frame,
-)
+from catchment.wire.frames import REASON_CODEPOINTS_MAX, VERSION, frame
+from catchment.wire.messages import Accepted, Delivery, Goodbye, Hello, Ping, Refused, Request, Welcome
 from tests.integration.live import Live
 from tests.integration.network import FakeBroker, Raw, broker, client, run, until
 
@@ -262,7 +251,7 @@ def test_a_broker_that_pings_and_does_not_read_fills_no_memory_of_a_client(monke
 
 
 def test_who_pings_a_websocket_and_does_not_read_is_ended(monkeypatch):
-    monkeypatch.setattr("catchment.broker.http.WEBSOCKET_OUTBOX_BYTES_MAX", 100_000)
+    monkeypatch.setattr("catchment.broker.http.server.WEBSOCKET_OUTBOX_BYTES_MAX", 100_000)
     with Live() as live, socket.socket() as raw:
         b = live.broker()
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)

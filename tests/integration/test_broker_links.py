@@ -12,19 +12,8 @@ from catchment.broker.config import Address, Config, read_config
 from catchment.broker.server import Broker
 from catchment.errors import InputError
 from catchment.routing.messages import Neighbor, Subscribe
-from catchment.wire import (
-    VERSION,
-    Accepted,
-    Batch,
-    BetweenBrokers,
-    Delivery,
-    Goodbye,
-    Hello,
-    Lost,
-    Publish,
-    Request,
-    Routed,
-)
+from catchment.wire.frames import VERSION, Routed
+from catchment.wire.messages import Accepted, Batch, BetweenBrokers, Delivery, Goodbye, Hello, Lost, Publish, Request
 from tests.integration.network import ANYWHERE, FakeBroker, Proxy, Raw, broker, client, pair, run, until, until_heard
 
 KILOBYTES_64 = bytes(65_536)

@@ -11,7 +11,8 @@ from catchment.broker import connection as connection_module
 from catchment.broker import server as server_module
 from catchment.broker.credit import CREDIT, CREDIT_SLACK
 from catchment.routing.messages import Subscribe
-from catchment.wire import BATCH_MAX, PIECE_BYTES, Accepted, Batch, Credit, Delivery, Lost, Publish, Request
+from catchment.wire.frames import BATCH_MAX, PIECE_BYTES
+from catchment.wire.messages import Accepted, Batch, Credit, Delivery, Lost, Publish, Request
 from tests.integration.network import Raw, broker, client, pair, run, until, until_heard
 
 KILOBYTES_4 = bytes(4_096)
@@ -165,7 +166,7 @@ def test_a_client_that_does_not_read_its_subscription_counts_too(monkeypatch):
 
 
 def test_what_was_missed_while_suspended_is_told_also_to_a_slow_client(monkeypatch):
-    monkeypatch.setattr("catchment.routing.sessions.SUSPENDED_MAX", 10)
+    monkeypatch.setattr("catchment.routing.parts.clients.SUSPENDED_MAX", 10)
 
     async def work():
         async with broker() as b, client(b, "a") as a:

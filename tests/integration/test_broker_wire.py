@@ -9,8 +9,9 @@ from catchment import Filter, Notification
 from catchment.broker import connection as connection_module
 from catchment.broker import server as server_module
 from catchment.routing.messages import Cancel, MapIdentity, Subscribe
-from catchment.routing.sessions import SEEN_SOURCES_MAX
-from catchment.wire import Accepted, Delivery, Goodbye, Hello, Look, Publish, Refused, Request, Seen, frame
+from catchment.routing.parts.clients import SEEN_SOURCES_MAX
+from catchment.wire.frames import frame
+from catchment.wire.messages import Accepted, Delivery, Goodbye, Hello, Look, Publish, Refused, Request, Seen
 from tests.integration.network import Raw, broker, client, run, until
 
 

@@ -11,7 +11,7 @@ from catchment.client import BlockingClient, ConnectionLostError, RefusedError, 
 from catchment.client import connection as connection_module
 from catchment.errors import BadIdError, LimitError
 from catchment.routing.messages import Advertise, Cancel, Subscribe, Suspend
-from catchment.wire import Accepted, Credit, Goodbye, Publish, Refused, Request
+from catchment.wire.messages import Accepted, Credit, Goodbye, Publish, Refused, Request
 from tests.integration.network import ANYWHERE, Config, FakeBroker, Proxy, broker, client, run, until
 
 LOST = ConnectionLostError

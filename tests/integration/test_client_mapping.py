@@ -6,7 +6,7 @@ import pytest
 
 from catchment.client import client as client_module
 from catchment.routing.messages import MapIdentity, Subscribe
-from catchment.wire import Accepted, Refused, Request
+from catchment.wire.messages import Accepted, Refused, Request
 from tests.integration.network import FakeBroker, Proxy, broker, client, run, until
 
 

@@ -1,11 +1,11 @@
-"""The command line against real brokers: serve, pub, sub, explain, top, tour."""
+"""The commands that talk to brokers, with real brokers: serve, pub, sub, explain, top, tour."""
 
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO
 
 import pytest
 
@@ -16,12 +16,14 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "catchment", *arguments]
 
 
-def run(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), check=False, input=given, capture_output=True, text=True, timeout=WAIT_S)
+def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end."""
+    return subprocess.run(command(*arguments), check=False, input=stdin, capture_output=True, text=True, timeout=WAIT_S)
 
 
 @contextmanager
 def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A command that runs until the block ends."""
     with subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process
@@ -33,60 +35,62 @@ def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
                 process.kill()
 
 
-def line_of(stream: IO[str] | None) -> str:
+def next_line(stream: IO[str] | None) -> str:
     assert stream is not None
     return stream.readline()
 
 
 @contextmanager
 def broker(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A broker on a free port: its address and its process."""
     with started("serve", "--listen", "127.0.0.1:0", "--json", "--log", "json", *arguments) as process:
-        yield json.loads(line_of(process.stdout))["address"], process
+        yield json.loads(next_line(process.stdout))["address"], process
 
 
-def test_what_is_published_at_one_broker_is_printed_at_another():
+def test_what_is_published_at_one_broker_is_printed_at_another() -> None:
     with broker("--name", "north") as (north, _), broker("--name", "south", "--neighbor", north) as (south, process):
-        assert "link up" in _log_until(process, "link up")
+        assert "link up" in _log_line(process, "link up")
         with started("sub", "level > 3 and place any", "--url", south, "--count", "3", "--json") as subscriber:
-            _until_known(north, 1)
+            _wait_for_filters(north, 1)
             assert run("pub", "level=5", "place=north", "--url", north).returncode == 0
             lines = '{"level": 7, "place": "x"}\n{"level": 1, "place": "x"}\nno JSON\n{"level": 9.5, "place": "y"}\n'
-            published = run("pub", "-", "--url", north, given=lines)
+            published = run("pub", "-", "--url", north, stdin=lines)
             assert published.returncode == 1
             assert "line 3" in published.stderr
             assert "3 notifications published" in published.stderr
-            found = [json.loads(line_of(subscriber.stdout))["notification"]["level"] for _ in range(3)]
-            assert found == [5, 7, 9.5]
+            levels = [json.loads(next_line(subscriber.stdout))["notification"]["level"] for _ in range(3)]
+            assert levels == [5, 7, 9.5]
             assert subscriber.wait(WAIT_S) == 0
 
 
-def _log_until(process: subprocess.Popen[str], message: str) -> str:
-    while line := line_of(process.stderr):
+def _log_line(process: subprocess.Popen[str], message: str) -> str:
+    """Waits for the line of a broker's log with this message. Empty if the broker ends first."""
+    while line := next_line(process.stderr):
         if json.loads(line)["message"] == message:
             return line
     return ""
 
 
-def _until_known(address: str, filters: int) -> None:
-    """Waits for what a broker knows of the others, by way of `top`."""
-    with started("top", "--json", "--every-s", "0.05", "--url", address) as looking:
-        while line := line_of(looking.stdout):
-            if json.loads(line)["remote_filters"] >= filters:
+def _wait_for_filters(address: str, count: int) -> None:
+    """Waits, with `top`, until a broker has this many filters of its neighbors."""
+    with started("top", "--json", "--every-s", "0.05", "--url", address) as top:
+        while line := next_line(top.stdout):
+            if json.loads(line)["remote_filters"] >= count:
                 return
-    pytest.fail(f"{address} did not come to know {filters} filters")
+    pytest.fail(f"{address} did not get {count} filters from its neighbors")
 
 
-def test_explain_says_which_clause_failed():
+def test_explain_says_which_clause_failed() -> None:
     with broker() as (address, _), started("sub", "level > 3", "--url", address, "--as", "ana") as subscriber:
-        assert "subscribed" in line_of(subscriber.stderr)
-        found = run("explain", "level=2", "--url", address)
-        assert "ana s1 does not match: level > 3" in found.stdout
-        assert "value 2 is not > 3" in found.stdout
-        (told,) = json.loads(run("explain", "level=5", "--url", address, "--json").stdout)
-        assert told["matches"] is True
+        assert "subscribed" in next_line(subscriber.stderr)
+        explained = run("explain", "level=2", "--url", address)
+        assert "ana s1 does not match: level > 3" in explained.stdout
+        assert "value 2 is not > 3" in explained.stdout
+        (verdict,) = json.loads(run("explain", "level=5", "--url", address, "--json").stdout)
+        assert verdict["matches"] is True
 
 
-def test_a_publication_that_was_not_advertised_is_refused():
+def test_a_publication_that_was_not_advertised_is_refused() -> None:
     with broker("--routing", "siena advertising") as (address, _):
         refused = run("pub", "level=2", "--url", address)
         assert refused.returncode == 1
@@ -94,12 +98,12 @@ def test_a_publication_that_was_not_advertised_is_refused():
         assert run("pub", "level=2", "--advertise", "level any", "--url", address).returncode == 0
 
 
-def test_top_shows_a_table():
+def test_top_shows_a_table() -> None:
     with broker("--name", "north") as (address, _):
-        found = run("top", "--count", "1", "--every-s", "0.1", "--url", address)
-        assert found.returncode == 0
-        assert "north" in found.stdout
-        assert "subscriptions" in found.stdout
+        top = run("top", "--count", "1", "--every-s", "0.1", "--url", address)
+        assert top.returncode == 0
+        assert "north" in top.stdout
+        assert "subscriptions" in top.stdout
 
 
 @pytest.mark.parametrize(
@@ -107,25 +111,37 @@ def test_top_shows_a_table():
     [
         (["sub", "level >", "--url", "127.0.0.1:1"], "FILTER, column"),
         (["pub", "level", "--url", "127.0.0.1:1"], "write name=value"),
+        (["pub", "level=1", "level=2", "--url", "127.0.0.1:1"], "twice"),
+        (["pub", "$when=1", "--url", "127.0.0.1:1"], "ATTRIBUTES: "),
+        (["pub", "level=1", "--advertise", "level >", "--url", "127.0.0.1:1"], "--advertise, column"),
+        (["advertise", "level >", "--url", "127.0.0.1:1"], "ADVERTISEMENT, column"),
         (["pub", "level=1", "--url", "127.0.0.1:no"], "no address"),
         (["serve", "--routing", "magic"], "there is no routing system 'magic'"),
         (["serve", "nowhere.toml"], "nowhere.toml cannot be read"),
     ],
 )
-def test_bad_usage(arguments: list[str], message: str):
-    found = run(*arguments)
-    assert found.returncode in (1, 2)
-    assert message in found.stderr
-    assert "bug" not in found.stderr
+def test_bad_usage(arguments: list[str], message: str) -> None:
+    ended = run(*arguments)
+    assert ended.returncode in (1, 2)
+    assert message in ended.stderr
+    assert "bug" not in ended.stderr
 
 
-def test_nobody_listens():
-    found = run("pub", "level=1", "--url", "127.0.0.1:1")
-    assert found.returncode == 1
-    assert "cannot connect to 127.0.0.1:1" in found.stderr
+def test_an_address_that_is_taken() -> None:
+    with broker() as (address, _):
+        second = run("serve", "--listen", address)
+    assert second.returncode == 2
+    assert f"cannot listen at {address}: " in second.stderr
+    assert "--listen" in second.stderr
 
 
-def test_the_tour_comes_true():
-    found: Any = run("tour", "--headless")
-    assert found.returncode == 0, found.stdout + found.stderr
-    assert "east is back" in found.stdout
+def test_nobody_listens() -> None:
+    ended = run("pub", "level=1", "--url", "127.0.0.1:1")
+    assert ended.returncode == 1
+    assert "cannot connect to 127.0.0.1:1" in ended.stderr
+
+
+def test_the_tour_comes_true() -> None:
+    tour = run("tour", "--headless")
+    assert tour.returncode == 0, tour.stdout + tour.stderr
+    assert "east is back" in tour.stdout

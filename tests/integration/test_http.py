@@ -1,4 +1,4 @@
-"""The HTTP side of a live broker, spoken to by software that nobody here wrote."""
+"""The HTTP side of a live broker, used by software that others wrote."""
 
 import json
 import re
@@ -7,17 +7,19 @@ import socket
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from cloudevents.core.bindings.http import HTTPMessage, from_http_event, to_binary_event, to_structured_event
 from cloudevents.core.v1.event import CloudEvent
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from catchment.broker.config import Address
-from catchment.broker.http_events import BATCH_EVENTS_MAX, BODY_BYTES_MAX
-from catchment.broker.http_filters import FILTER_NESTING_MAX
+from catchment.broker.http.binding import BATCH_EVENTS_MAX, BODY_BYTES_MAX
+from catchment.broker.http.filters import FILTER_NESTING_MAX
+from catchment.broker.http.pages import PUBLISHER
 from catchment.client import connect_blocking
 from catchment.model.notification import Notification
 from tests.integration.live import WAIT_S, until, url_of
@@ -41,18 +43,18 @@ def sdk_event():
 
 @pytest.mark.parametrize("to_message", [to_structured_event, to_binary_event])
 def test_python_sdk(http, to_message):
-    """What the SDK sends comes back as the event that it was."""
+    """An event that the SDK sends is delivered as the same event."""
     id = subscribe(http, {"exact": {"type": "com.example.object"}})
     message = to_message(sdk_event())
     answer = http.post("/events", content=message.body, headers=message.headers)
     assert answer.status_code == 202, answer.text
     (delivered,) = read(http, f"/subscriptions/{id}/events", 1)
-    found = from_http_event(HTTPMessage(STRUCTURED, delivered.data.encode()))
+    event = from_http_event(HTTPMessage(STRUCTURED, delivered.data.encode()))
     sent = sdk_event()
-    assert found.get_data() == sent.get_data()
+    assert event.get_data() == sent.get_data()
     for name, value in sent.get_attributes().items():
-        assert found.get_attributes()[name] == value, name
-    assert found.get_extension("catchmentids") == id
+        assert event.get_attributes()[name] == value, name
+    assert event.get_extension("catchmentids") == id
 
 
 @pytest.mark.parametrize(
@@ -73,26 +75,27 @@ def test_binary_data(http, content_type, data):
     if content_type:
         headers["Content-Type"] = content_type
     assert http.post("/events", content=data, headers=headers).status_code == 202
-    found = from_http_event(HTTPMessage(STRUCTURED, read(http, f"/subscriptions/{id}/events", 1)[0].data.encode()))
-    got = found.get_data()
+    (delivered,) = read(http, f"/subscriptions/{id}/events", 1)
+    event = from_http_event(HTTPMessage(STRUCTURED, delivered.data.encode()))
+    got = event.get_data()
     assert got == json.loads(data) if not isinstance(got, str | bytes) else got in (data, data.decode("latin-1"))
-    assert found.get_datacontenttype() == content_type
+    assert event.get_datacontenttype() == content_type
 
 
-def test_batch_is_in_order(http):
+def test_a_batch_is_delivered_in_order(http):
     id = subscribe(http)
     publish(http, *(an_event(str(i)) for i in range(100)))
     assert ids_of(read(http, f"/subscriptions/{id}/events", 100)) == [str(i) for i in range(100)]
 
 
-def test_bad_batch_is_told_by_place_and_not_published(http):
+def test_bad_events_of_a_batch_are_listed_and_nothing_is_published(http):
     id = subscribe(http)
     bad = [an_event("1"), {"specversion": "1.0"}, an_event("3"), 7, an_event("5", level=[1])]
     answer = http.post("/events", content=json.dumps(bad), headers=BATCHED)
-    found = answer.json()
-    assert (answer.status_code, found["accepted"]) == (400, 0)
+    problem = answer.json()
+    assert (answer.status_code, problem["accepted"]) == (400, 0)
     assert answer.headers["content-type"] == "application/problem+json"
-    assert [one["index"] for one in found["errors"]] == [1, 3, 4]
+    assert [error["index"] for error in problem["errors"]] == [1, 3, 4]
     publish(http, an_event("after"))
     assert ids_of(read(http, f"/subscriptions/{id}/events", 1)) == ["after"]
 
@@ -124,22 +127,22 @@ def test_bad_requests(http, status, headers, body):
 
 
 def test_body_without_a_length_is_bounded(http):
-    """Sent in chunks: nobody said how long it would be."""
+    """Sent in chunks, so no header declares its length."""
     answer = http.post("/events", content=(b" " * 65_536 for _ in range(64)), headers=STRUCTURED)
     assert answer.status_code == 413
 
 
 def test_half_a_request(http, broker, caplog):
-    """Who goes away in the middle of a body leaves nothing behind."""
+    """A client that leaves in the middle of a body leaves nothing behind."""
     address = broker.http.address
     with socket.create_connection((address.host, address.port)) as half:
         half.sendall(b"POST /events HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nce-specversion: 1.0\r\n\r\nhalf")
-    until(lambda: ("POST", 400) in broker.http.pages.requests.counts, "the answer to nobody")
+    until(lambda: ("POST", 400) in broker.http.pages.answers.counts, "the answer that nobody reads")
     assert metrics(http)["catchment_notifications_published_total"] == 0
-    assert not [one for one in caplog.records if one.levelname == "ERROR"]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-def test_congestion_is_told(http, broker, monkeypatch):
+def test_a_congested_broker_refuses_events(http, broker, monkeypatch):
     id = subscribe(http)
     with monkeypatch.context() as patch:
         patch.setattr(type(broker), "is_congested", True)
@@ -160,21 +163,21 @@ def test_unadvertised_events_are_refused(live):
         events = [an_event("1", level=1), an_event("2", level=9), an_event("3", level=2)]
         answer = http.post("/events", content=json.dumps(events), headers=BATCHED)
         assert (answer.status_code, answer.json()["accepted"]) == (422, 2)
-        assert [one["index"] for one in answer.json()["errors"]] == [1]
+        assert [error["index"] for error in answer.json()["errors"]] == [1]
         assert ids_of(read(http, f"/subscriptions/{id}/events", 2)) == ["1", "3"]
 
 
 def test_with_clients_of_sockets(http, broker):
-    """Over HTTP and over a socket it is one network."""
+    """Clients over HTTP and clients over a socket are in one network."""
     with connect_blocking(f"catchment://{broker.address}", identity="alice") as client:
         id = subscribe(http, {"catchment": "price > 100"})
-        got = client.subscribe("type = 'com.example.test'")
+        subscription = client.subscribe("type = 'com.example.test'")
         publish(http, an_event("1", data={"x": 1}))
-        found = got.get(WAIT_S)
-        assert found is not None
-        assert found.notification["source"] == "/tests"
-        assert found.notification.payload == b'{"x":1}'
-        assert found.notification.time is not None
+        delivery = subscription.get(WAIT_S)
+        assert delivery is not None
+        assert delivery.notification["source"] == "/tests"
+        assert delivery.notification.payload == b'{"x":1}'
+        assert delivery.notification.time is not None
         client.publish(Notification({"price": 101.5, "Symbol": "DIS"}, payload=b"\0"), ack="accepted")
         (delivered,) = read(http, f"/subscriptions/{id}/events", 1)
         event = from_http_event(HTTPMessage(STRUCTURED, delivered.data.encode()))
@@ -194,9 +197,10 @@ def test_over_a_network(live):
         until(lambda: live.do(lambda: north.node.core.wants_of("south")), "the subscription at the other broker")
         publish(at_north, an_event("1"), an_event("2", level=2), an_event("3", type="x"), an_event("4", level="3"))
         assert ids_of(read(at_south, f"/subscriptions/{id}/events", 2)) == ["1", "4"]
-        found = at_south.get("/topology").json()
-        assert [one["neighbor"] for one in found["links"]] == ["north"]
-        assert [(one["name"], one["is_reached"]) for one in found["brokers"]] == [("north", True), ("south", True)]
+        topology = at_south.get("/topology").json()
+        assert [link["neighbor"] for link in topology["links"]] == ["north"]
+        reached = [(each["name"], each["is_reached"]) for each in topology["brokers"]]
+        assert reached == [("north", True), ("south", True)]
 
 
 # --- subscriptions ------------------------------------------------------------------------------
@@ -206,9 +210,9 @@ def test_subscriptions_are_resources(http):
     ids = sorted(subscribe(http, {"exact": {"type": "t"}}, id=f"s{i}") for i in range(5))
     assert http.get("/subscriptions/s3").json()["filters"] == [{"exact": {"type": "t"}}]
     first = http.get("/subscriptions", params={"limit": 3})
-    assert [one["id"] for one in first.json()] == ids[:3]
+    assert [subscription["id"] for subscription in first.json()] == ids[:3]
     second = http.get(first.links["next"]["url"])
-    assert [one["id"] for one in second.json()] == ids[3:]
+    assert [subscription["id"] for subscription in second.json()] == ids[3:]
     assert "next" not in second.links
     assert http.delete("/subscriptions/s3").json()["id"] == "s3"
     assert [http.request(method, "/subscriptions/s3").status_code for method in ("GET", "DELETE")] == [404, 404]
@@ -216,17 +220,17 @@ def test_subscriptions_are_resources(http):
     assert http.get("/subscriptions", params={"limit": 0}).status_code == 400
 
 
-def test_deleted_subscription_gets_nothing(http, broker, live):
+def test_a_deleted_subscription_leaves_the_broker(http, broker, live):
     id = subscribe(http)
     http.delete(f"/subscriptions/{id}")
     assert live.do(lambda: broker.node.core.sessions.subscriptions_count) == 0
 
 
 def nested(depth):
-    found = {"exact": {"type": "t"}}
+    expression: dict[str, Any] = {"exact": {"type": "t"}}
     for _ in range(depth):
-        found = {"not": found}
-    return found
+        expression = {"not": expression}
+    return expression
 
 
 BAD_SUBSCRIPTIONS = [
@@ -251,13 +255,13 @@ BAD_SUBSCRIPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("given", BAD_SUBSCRIPTIONS)
-def test_bad_subscriptions(http, broker, given):
-    answer = http.post("/subscriptions", json=given)
+@pytest.mark.parametrize("subscription", BAD_SUBSCRIPTIONS)
+def test_bad_subscriptions(http, broker, subscription):
+    answer = http.post("/subscriptions", json=subscription)
     assert answer.status_code == 400, answer.text
     assert answer.json()["detail"]
     assert http.get("/subscriptions").json() == []
-    assert broker.node.clients.keys() == {next(iter(broker.node.clients))}
+    assert broker.node.clients.keys() == {PUBLISHER}
 
 
 def test_subscriptions_are_bounded(http, broker, live):
@@ -269,7 +273,7 @@ def test_subscriptions_are_bounded(http, broker, live):
     assert http.get("/events").status_code == 503
 
 
-def test_subscription_that_nobody_reads_is_forgotten(http, broker, live):
+def test_a_subscription_that_nobody_reads_is_deleted(http, broker, live):
     id = subscribe(http)
     live.do(broker.http.subscriptions.expire)
     assert http.get(f"/subscriptions/{id}").status_code == 200
@@ -281,7 +285,7 @@ def test_subscription_that_nobody_reads_is_forgotten(http, broker, live):
 # --- looking in ---------------------------------------------------------------------------------
 
 
-def test_heads_and_wrong_methods(http):
+def test_head_and_wrong_methods(http):
     assert http.head("/events").headers["content-type"].startswith("text/event-stream")
     assert http.head("/healthz").status_code == 200
     assert (http.put("/events").status_code, http.delete("/metrics").status_code) == (405, 405)
@@ -289,25 +293,25 @@ def test_heads_and_wrong_methods(http):
 
 
 def test_metrics_are_of_one_broker(live):
-    one, other = live.broker("one"), live.broker("other")
+    north, south = live.broker("north"), live.broker("south")
     with (
-        httpx.Client(base_url=url_of(one), timeout=WAIT_S) as at_one,
-        httpx.Client(base_url=url_of(other), timeout=WAIT_S) as at_other,
+        httpx.Client(base_url=url_of(north), timeout=WAIT_S) as at_north,
+        httpx.Client(base_url=url_of(south), timeout=WAIT_S) as at_south,
     ):
-        publish(at_one, an_event("1"), an_event("2"))
-        subscribe(at_other)
-        found, others = metrics(at_one), metrics(at_other)
-    assert (found["catchment_notifications_published_total"], found["catchment_http_subscriptions"]) == (2, 0)
-    assert (others["catchment_notifications_published_total"], others["catchment_http_subscriptions"]) == (0, 1)
+        publish(at_north, an_event("1"), an_event("2"))
+        subscribe(at_south)
+        by_broker = [metrics(at_north), metrics(at_south)]
+    assert [each["catchment_notifications_published_total"] for each in by_broker] == [2, 0]
+    assert [each["catchment_http_subscriptions"] for each in by_broker] == [0, 1]
 
 
-def test_openapi_is_what_there_is(http, broker):
-    found = http.get("/openapi.json").json()
-    OpenAPIV31SpecValidator(found).validate()
-    described = {(path, method.upper()) for path, one in found["paths"].items() for method in one}
+def test_openapi_describes_every_route(http, broker):
+    document = http.get("/openapi.json").json()
+    OpenAPIV31SpecValidator(document).validate()
+    described = {(path, method.upper()) for path, methods in document["paths"].items() for method in methods}
     routes = broker.http.pages.routes()
-    there = {(one.path, method) for one in routes for method in getattr(one, "methods", {"GET"}) - {"HEAD"}}
-    assert described == there
+    served = {(route.path, method) for route in routes for method in getattr(route, "methods", {"GET"}) - {"HEAD"}}
+    assert described == served
 
 
 def test_answers_fit_openapi(http):
@@ -331,10 +335,10 @@ def test_answers_fit_openapi(http):
         Draft202012Validator(schema).validate(answer.json())
 
 
-# --- others' software ---------------------------------------------------------------------------
+# --- software of others ---------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_curl(http, broker):
     def curl(*arguments):
         command = ["curl", "--silent", "--show-error", "--max-time", "20", *arguments]
@@ -343,27 +347,26 @@ def test_curl(http, broker):
     url = url_of(broker)
     wanted = ["-H", "Content-Type: application/json", "-d", '{"filters": [{"prefix": {"type": "com."}}]}']
     made = json.loads(curl(*wanted, f"{url}/subscriptions"))
-    headers = [
-        part for one in ("id: 1", "source: /curl", "type: com.x", "specversion: 1.0") for part in ("-H", f"ce-{one}")
-    ]
-    assert json.loads(curl(*headers, "-H", "Content-Type: text/plain", "-d", "hello", f"{url}/events")) == {
-        "accepted": 1
-    }
+    attributes = ("id: 1", "source: /curl", "type: com.x", "specversion: 1.0")
+    headers = [argument for attribute in attributes for argument in ("-H", f"ce-{attribute}")]
+    answer = curl(*headers, "-H", "Content-Type: text/plain", "-d", "hello", f"{url}/events")
+    assert json.loads(answer) == {"accepted": 1}
     streaming = ["curl", "--silent", "--no-buffer", "--max-time", "20", url + made["delivery"]["sse"]]
     with subprocess.Popen(streaming, stdout=subprocess.PIPE, text=True) as stream:
+        assert stream.stdout is not None
         data = next(line for line in stream.stdout if line.startswith("data: "))
         stream.terminate()
     assert json.loads(data.removeprefix("data: "))["data"] == "hello"
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_examples_of_the_page(http, broker):
-    """Every example in `sh` works as it is written, but for the port."""
+    """Every `sh` example of the page works as it is written, with the port of this broker."""
     page = (Path(__file__).parents[2] / "docs" / "http.md").read_text("utf-8")
     examples = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert len(examples) == 2
-    for one in examples:
-        script = "set -e\n" + one.replace("http://127.0.0.1:7480", url_of(broker)).replace("curl ", "curl --fail ")
+    for example in examples:
+        script = "set -e\n" + example.replace("http://127.0.0.1:7480", url_of(broker)).replace("curl ", "curl --fail ")
         run = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=60)
         assert run.returncode == 0, run.stdout + run.stderr
     assert metrics(http)["catchment_notifications_published_total"] == 4
@@ -373,23 +376,22 @@ JS = Path(__file__).parent / "js"
 
 
 def test_javascript_sdk(http, broker, javascript):
-    """Events that the JavaScript SDK sends in three modes come back to an EventSource and a WebSocket as they were."""
+    """Events that the JavaScript SDK sends in three modes reach an EventSource and a WebSocket unchanged."""
     id = subscribe(http, {"prefix": {"type": "com.example.js"}})
     run = subprocess.run(
         ["node", "roundtrip.cjs", url_of(broker), id],
         cwd=javascript, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
-    found = json.loads(run.stdout)
     expected = ["structured", "binary", "batch-1", "batch-2"]
-    assert found == {"sse": expected, "websocket": expected}
+    assert json.loads(run.stdout) == {"sse": expected, "websocket": expected}
 
 
 @pytest.fixture(scope="module")
 def javascript(tmp_path_factory):
     from tests.integration.npm import installed
 
-    found, reason = installed(JS)
-    if found is None:
+    directory, reason = installed(JS)
+    if directory is None:
         pytest.skip(reason)
-    return found
+    return directory

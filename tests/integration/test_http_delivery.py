@@ -1,4 +1,4 @@
-"""Delivery over HTTP, by Server-Sent Events and WebSocket, read by software that nobody here wrote."""
+"""Delivery over HTTP, by Server-Sent Events and WebSocket, to software that others wrote."""
 
 import json
 import socket
@@ -8,9 +8,11 @@ import pytest
 from httpx_sse import connect_sse
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect as connect_websocket
+from websockets.typing import Subprotocol
 
 from catchment.broker.config import read_config
-from catchment.broker.http_streams import LOG_ENTRIES_MAX
+from catchment.broker.http.delivery_log import LOG_ENTRIES_MAX
+from catchment.errors import UnavailableError
 from tests.integration.live import WAIT_S, until, url_of
 from tests.integration.over_http import an_event, ids_of, metrics, publish, read, subscribe
 
@@ -29,7 +31,7 @@ def test_last_event_id(http):
     assert ids_of(read(http, path, 4, {"Last-Event-ID": first[-1].id})) == ["3", "4", "5", "6"]
 
 
-def test_place_of_another_stream_is_a_gap(http):
+def test_a_place_of_another_stream_is_a_gap(http):
     id = subscribe(http)
     publish(http, an_event("1"))
     gap, event = read(http, f"/subscriptions/{id}/events", 2, {"Last-Event-ID": "elsewhere.77"})
@@ -37,7 +39,7 @@ def test_place_of_another_stream_is_a_gap(http):
     assert event.json()["id"] == "1"
 
 
-def test_what_nobody_reads_is_bounded_and_told(http, broker):
+def test_what_nobody_reads_is_bounded_and_counted(http, broker):
     id = subscribe(http)
     extra, count = 10, 0
     while count < LOG_ENTRIES_MAX + extra:
@@ -46,13 +48,13 @@ def test_what_nobody_reads_is_bounded_and_told(http, broker):
     lost, *events = read(http, f"/subscriptions/{id}/events", LOG_ENTRIES_MAX + 1)
     assert (lost.event, lost.json()["data"]) == ("lost", {"count": extra})
     assert ids_of(events) == [str(i) for i in range(extra, count)]
-    # Told once: who comes back from there is not told again.
+    # A reader that comes back after the message `lost` does not get it again.
     assert ids_of(read(http, f"/subscriptions/{id}/events", 1, {"Last-Event-ID": lost.id})) == [str(extra)]
     assert metrics(http)["catchment_notifications_lost_total"] == extra
 
 
 def test_slow_reader_loses_and_does_not_stall_others(http, broker, live):
-    """One that never reads: its socket fills up, then its log goes on without it."""
+    """A client that never reads: its socket fills up, then its log drops deliveries. Other clients do not notice."""
     slow_id, quick_id = subscribe(http), subscribe(http)
     address = broker.http.address
     with socket.create_connection((address.host, address.port)) as slow:
@@ -67,14 +69,14 @@ def test_slow_reader_loses_and_does_not_stall_others(http, broker, live):
                     publish(other, *(an_event(str(sent + i), data=data) for i in range(20)))
                 assert [next(events).json()["id"] for _ in range(20)] == [str(sent + i) for i in range(20)]
                 sent += 20
-                assert sent < 10_000, "the slow one never loses"
+                assert sent < 10_000, "the slow reader loses nothing"
         received = b""
         slow.settimeout(WAIT_S)
         while b"event: lost" not in received:
             received = received[-20:] + slow.recv(1_048_576)
 
 
-def test_slow_websocket_loses_and_is_told(http, broker, live):
+def test_slow_websocket_loses_and_learns_how_many(http, broker, live):
     id = subscribe(http)
     url = url_of(broker).replace("http:", "ws:")
     with connect_websocket(f"{url}/subscriptions/{id}/ws", max_queue=1) as websocket:
@@ -83,13 +85,13 @@ def test_slow_websocket_loses_and_is_told(http, broker, live):
         while not live.do(lambda: broker.http.subscriptions[id].log.lost):
             publish(http, *(an_event(str(sent + i), data="x" * 20_000) for i in range(50)))
             sent += 50
-            assert sent < 10_000, "it never loses"
+            assert sent < 10_000, "the slow reader loses nothing"
         publish(http, an_event("last"))
         got, lost = [], 0
         while "last" not in got:
-            found = json.loads(websocket.recv(WAIT_S))
-            lost += found["data"]["count"] if found["type"] == "catchment.lost" else 0
-            got += [found["id"]] if found["type"] == "com.example.test" else []
+            message = json.loads(websocket.recv(WAIT_S))
+            lost += message["data"]["count"] if message["type"] == "catchment.lost" else 0
+            got += [message["id"]] if message["type"] == "com.example.test" else []
     assert lost > 0
     assert len(got) + lost == sent + 1
     assert got[:-1] == sorted(got[:-1], key=int)
@@ -104,8 +106,8 @@ def test_ad_hoc_streams(http, broker, live):
             )
             assert other.get("/subscriptions").json() == []
         events = source.iter_sse()
-        found = [next(events).json() for _ in range(3)]
-    assert [(one["id"], one["catchmentids"]) for one in found] == [("1", "1,2,3"), ("2", "2"), ("4", "3")]
+        delivered = [next(events).json() for _ in range(3)]
+    assert [(event["id"], event["catchmentids"]) for event in delivered] == [("1", "1,2,3"), ("2", "2"), ("4", "3")]
     until(lambda: live.do(lambda: len(broker.http.subscriptions)) == 0, "the end of the subscription")
     assert http.get("/events", params={"filter": "level >"}).status_code == 400
     assert http.get("/events", params={"fitler": "level > 3"}).status_code == 400
@@ -115,15 +117,16 @@ def test_websocket(http, broker):
     id = subscribe(http, {"sql": "INT(level) > 3"})
     url = url_of(broker).replace("http:", "ws:")
     publish(http, an_event("1", level=5), an_event("2", level="1"), an_event("3", level="7"))
-    with connect_websocket(f"{url}/subscriptions/{id}/ws", subprotocols=["cloudevents.json"]) as websocket:
+    with connect_websocket(f"{url}/subscriptions/{id}/ws", subprotocols=[Subprotocol("cloudevents.json")]) as websocket:
         assert websocket.subprotocol == "cloudevents.json"
         first, second = (json.loads(websocket.recv(WAIT_S)) for _ in range(2))
-        assert [one["id"] for one in (first, second)] == ["1", "3"]
+        assert (first["id"], second["id"]) == ("1", "3")
     with connect_websocket(f"{url}/subscriptions/{id}/ws?after={first['catchmentplace']}") as websocket:
         assert json.loads(websocket.recv(WAIT_S))["id"] == "3"
         websocket.send("hello")
         with pytest.raises(ConnectionClosed) as ended:
             websocket.recv(WAIT_S)
+        assert ended.value.rcvd is not None
         assert ended.value.rcvd.code == 1003
     with connect_websocket(f"{url}/events/ws?filter=level%20%3E%203") as websocket:
         publish(http, an_event("4", level=4))
@@ -174,14 +177,12 @@ def test_stopping_ends_streams(live):
         httpx.get(url_of(broker) + "/healthz")
 
 
-def test_a_taken_port_is_an_error(live, broker):
-    from catchment.errors import UnavailableError
-
+def test_a_port_in_use_is_an_error(live, broker):
     with pytest.raises(UnavailableError):
         live.broker("south", http=broker.http.address)
 
 
-def test_configured(tmp_path):
+def test_the_configuration_names_the_address(tmp_path):
     file = tmp_path / "north.toml"
     for text, address in [('"127.0.0.1:7481"', "127.0.0.1:7481"), ('"localhost"', "localhost:7480")]:
         file.write_text(f"http = {text}")

@@ -11,9 +11,9 @@ from rich.console import Console
 from catchment import Notification
 from catchment.broker import connection as connection_module
 from catchment.broker.credit import CREDIT
-from catchment.cli.top import _table
+from catchment.cli.top import rates_table
 from catchment.routing.messages import Neighbor, Routed
-from catchment.wire import Batch
+from catchment.wire.messages import Batch
 from tests.integration.live import ANY_PORT
 from tests.integration.network import Raw, broker, client, pair, run, until
 
@@ -163,7 +163,7 @@ def test_links_are_read_whoever_is_full_and_what_they_bring_too_much_is_counted(
             found = await looking.look()
             assert found["links_given_up"] == 1
             assert found["bytes_given_up"] > connection_module.LINK_OUTBOX_BYTES_MAX
-            told = _told(_table(before, congested, 1.0)) + _told(_table(before, found, 1.0))
+            told = _told(rates_table(before, congested, 1.0)) + _told(rates_table(before, found, 1.0))
             assert re.search(r"link to deaf, congested: [\d,]+ bytes wait", told)
             assert "links given up" in told
             async with httpx.AsyncClient(base_url=f"http://{b.http.address}") as http:

@@ -15,7 +15,8 @@ from catchment.client import client as client_module
 from catchment.errors import InputError
 from catchment.routing.messages import Neighbor
 from catchment.routing.siena.gateway import GatewayCore
-from catchment.wire import VERSION, BetweenBrokers, Hello
+from catchment.wire.frames import VERSION
+from catchment.wire.messages import BetweenBrokers, Hello
 from tests.integration.network import ANYWHERE, Raw, broker, client, run, until
 
 uvloop = pytest.importorskip("uvloop")

@@ -12,7 +12,8 @@ import pytest
 
 from catchment import wire
 from catchment.broker.config import Config
-from catchment.wire import Decoder, ToBroker, ToClient
+from catchment.wire.frames import Decoder
+from catchment.wire.messages import ToBroker, ToClient
 from tests.integration.network import ANYWHERE, Raw, broker, run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text("utf-8")
@@ -22,7 +23,7 @@ LIMITS_IN = (
     "model.values",
     "model.language",
     "model.filter",
-    "routing.sessions",
+    "routing.parts.clients",
     "broker.connection",
     "broker.credit",
     "broker.node",

@@ -1,4 +1,4 @@
-"""`catchment serve` under load is told to stop: by a signal, and by a second one."""
+"""`catchment serve` under load gets a signal to stop, and then a second signal."""
 
 import asyncio
 import contextlib
@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -18,22 +19,26 @@ from catchment.broker.config import Address
 from catchment.broker.server import DRAIN_S_MAX
 from catchment.client import Client, ConnectionLostError
 from catchment.routing.messages import Subscribe
-from catchment.wire import Accepted, Delivery, Goodbye, Pong, Publish, Request
+from catchment.wire.messages import Accepted, Delivery, Goodbye, Pong, Publish, Request
 from tests.integration.network import Raw, client, run, until
 
-# What a process may take to end, beside what it waits for: an interpreter on a busy machine.
+# How long a process may take to end when it waits for nothing: a Python process on a busy machine.
 END_S_MAX = 2.0
 KILOBYTES_16 = bytes(16_384)
-# Seven megabytes: more than systems take, less than makes a client lose some.
+# Notifications of 16 kB, seven megabytes in all: more than the system's buffers take, less than what makes the broker
+# drop some for a slow client.
 BACKLOG = 430
 
 
 @dataclass
 class Served:
+    """A broker that is a process of its own."""
+
     process: asyncio.subprocess.Process
     address: Address
 
     def signal(self, number: signal.Signals) -> float:
+        """Sends a signal and returns the time when it was sent."""
         self.process.send_signal(number)
         return time.monotonic()
 
@@ -54,33 +59,33 @@ async def served(*arguments: str) -> AsyncIterator[Served]:
 
 
 async def _publish(publisher: Client, acknowledged: list[int]) -> None:
-    """As fast as it goes, until the broker is gone."""
+    """Publishes as fast as possible until the broker is gone."""
     with contextlib.suppress(ConnectionLostError):
         for n in range(1_000_000):
             await publisher.publish(Notification({"n": n}, payload=KILOBYTES_16), ack="accepted")
             acknowledged.append(n)
 
 
-async def _read(subscription, delivered: list[int]) -> None:
+async def _read(subscription: Any, delivered: list[int]) -> None:
     with contextlib.suppress(ConnectionLostError):
-        async for one in subscription:
-            assert one.missed == 0
-            delivered.append(one.notification["n"])
+        async for delivery in subscription:
+            assert delivery.missed == 0
+            delivered.append(delivery.notification["n"])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_what_was_acknowledged_before_a_signal_is_delivered(number):
-    async def work():
-        async with served() as found:
-            publisher = await client(found, "p", reconnect=False)
-            reader = await client(found, "reader", reconnect=False)
+def test_what_was_acknowledged_before_a_signal_is_delivered(number: signal.Signals) -> None:
+    async def work() -> None:
+        async with served() as broker:
+            publisher = await client(broker, "p", reconnect=False)
+            reader = await client(broker, "reader", reconnect=False)
             acknowledged, delivered = list[int](), list[int]()
             subscription = await reader.subscribe("n >= 0")
             reading = asyncio.ensure_future(_read(subscription, delivered))
             publishing = asyncio.ensure_future(_publish(publisher, acknowledged))
             await until(lambda: len(acknowledged) > 500)
-            began = found.signal(number)
-            assert await found.process.wait() == 0
+            began = broker.signal(number)
+            assert await broker.process.wait() == 0
             assert time.monotonic() - began < DRAIN_S_MAX + END_S_MAX
             await asyncio.gather(publishing, reading)
             assert delivered[: len(acknowledged)] == acknowledged
@@ -91,85 +96,87 @@ def test_what_was_acknowledged_before_a_signal_is_delivered(number):
 
 
 @contextlib.asynccontextmanager
-async def slow_reader(found: Served) -> AsyncIterator[Raw]:
-    """It has not read what waits for it, BACKLOG notifications, which are acknowledged to who has published them."""
-    async with await Raw.client(found, "slow") as slow:
+async def slow_reader(broker: Served) -> AsyncIterator[Raw]:
+    """A subscriber that has not read anything. BACKLOG notifications wait for it; the broker has acknowledged them to
+    their publisher."""
+    async with await Raw.client(broker, "slow") as slow:
         slow.say(Request(1, Subscribe("slow", "s", Filter("n >= 0"))))
         await slow.next(Accepted)
-        async with await Raw.client(found, "p") as publisher:
+        async with await Raw.client(broker, "p") as publisher:
             for n in range(BACKLOG):
                 publisher.say(Publish(1, (Notification({"n": n}, payload=KILOBYTES_16),)))
                 await publisher.next(Accepted)
         yield slow
 
 
-def test_a_slow_reader_gets_all_that_was_acknowledged():
-    """Though it says something itself meanwhile, which the broker has no use for any more."""
+def test_a_slow_reader_gets_all_that_was_acknowledged() -> None:
+    """Even if it sends something itself meanwhile, which a stopping broker ignores."""
 
-    async def work():
-        async with served() as found, slow_reader(found) as slow:
-            began = found.signal(signal.SIGTERM)
-            await _until_closed(found)
+    async def work() -> None:
+        async with served() as broker, slow_reader(broker) as slow:
+            began = broker.signal(signal.SIGTERM)
+            await _until_closed(broker)
             slow.say(Pong())
             await slow.flush()
-            heard = await slow.rest()
-            assert [one.notification["n"] for one in heard if isinstance(one, Delivery)] == [*range(BACKLOG)]
-            assert isinstance(heard[-1], Goodbye)
+            messages = await slow.rest()
+            deliveries = [message for message in messages if isinstance(message, Delivery)]
+            assert [delivery.notification["n"] for delivery in deliveries] == [*range(BACKLOG)]
+            assert isinstance(messages[-1], Goodbye)
             await slow.close()
-            assert await found.process.wait() == 0
+            assert await broker.process.wait() == 0
             assert time.monotonic() - began < DRAIN_S_MAX + END_S_MAX
 
     run(work())
 
 
-async def _until_closed(found: Served) -> None:
-    """Until it takes no more connections."""
+async def _until_closed(broker: Served) -> None:
+    """Waits until the broker accepts no more connections."""
     with contextlib.suppress(ConnectionError):
         while True:
-            async with await Raw.dial(found.address):
+            async with await Raw.dial(broker.address):
                 await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_ends_at_once(second):
-    async def work():
-        async with served() as found, slow_reader(found):
-            began = found.signal(signal.SIGTERM)
-            await _until_closed(found)
-            assert found.process.returncode is None
-            again = found.signal(second)
-            assert await found.process.wait() == 130
+def test_a_second_signal_ends_the_broker_at_once(second: signal.Signals) -> None:
+    async def work() -> None:
+        async with served() as broker, slow_reader(broker):
+            began = broker.signal(signal.SIGTERM)
+            await _until_closed(broker)
+            assert broker.process.returncode is None
+            again = broker.signal(second)
+            assert await broker.process.wait() == 130
             assert time.monotonic() - again < END_S_MAX
             assert time.monotonic() - began < DRAIN_S_MAX
 
     run(work())
 
 
-def test_a_second_signal_does_not_wait_for_a_stalled_stream_over_http():
-    async def work():
+def test_a_second_signal_does_not_wait_for_a_stalled_stream_over_http() -> None:
+    async def work() -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             http = Address(*free.getsockname()[:2])
-        async with served("--http", str(http)) as found, await Raw.dial(http) as stream:
+        async with served("--http", str(http)) as broker, await Raw.dial(http) as stream:
             stream.say(b"GET /events?filter=n%20%3E%3D%200 HTTP/1.1\r\nHost: x\r\n\r\n")
             assert await stream._reader.readuntil(b"retry: ")
-            async with client(found, "p") as publisher:
+            async with client(broker, "p") as publisher:
                 for n in range(4 * BACKLOG):
                     await publisher.publish(Notification({"n": n}, payload=KILOBYTES_16), ack="accepted")
-            found.signal(signal.SIGTERM)
-            await _until_closed(found)
-            assert found.process.returncode is None
-            again = found.signal(signal.SIGTERM)
-            assert await found.process.wait() == 130
+            broker.signal(signal.SIGTERM)
+            await _until_closed(broker)
+            assert broker.process.returncode is None
+            again = broker.signal(signal.SIGTERM)
+            assert await broker.process.wait() == 130
             assert time.monotonic() - again < END_S_MAX
 
     run(work())
 
 
-def test_a_stalled_reader_holds_up_the_end_only_for_so_long():
-    async def work():
-        async with served() as found, slow_reader(found):
-            began = found.signal(signal.SIGTERM)
-            assert await found.process.wait() == 0
+def test_a_stalled_reader_delays_the_end_by_the_time_limit_at_most() -> None:
+    async def work() -> None:
+        async with served() as broker, slow_reader(broker):
+            began = broker.signal(signal.SIGTERM)
+            assert await broker.process.wait() == 0
             assert DRAIN_S_MAX <= time.monotonic() - began < DRAIN_S_MAX + END_S_MAX
 
     run(work())

@@ -32,10 +32,10 @@ from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
 from catchment.model.values import Value
 from catchment.routing.messages import Deliver, DeliverSequence, Time, Wanted
-from catchment.routing.wanted import cancels
-from catchment.sim.checkers import DeliveryChecker, ViolationError
+from catchment.routing.parts.wanted import cancels
+from catchment.sim.conformance.checkers import DeliveryChecker, ViolationError
+from catchment.sim.conformance.sequences import SequenceChecker
 from catchment.sim.network import LinkState
-from catchment.sim.sequences import SequenceChecker
 from catchment.sim.simulation import SimClient
 from catchment.sim.topology import Topology
 from tests.live.hosts import Hosts

@@ -1,4 +1,4 @@
-"""Runs of the conformance suite with live brokers: the cores, networks, scripts and checkers of `sim/conformance.py`.
+"""Runs of the conformance suite with live brokers: the cores, networks, scripts and checkers of `sim/conformance/entries.py`.
 
 Besides the faults of the script, brokers are killed and started again at moments that it knows nothing of.
 """
@@ -19,13 +19,23 @@ from pathlib import Path
 from typing import IO, Any
 
 from catchment.client import client as client_module
-from catchment.sim.checkers import DeliveryChecker, ViolationError
-from catchment.sim.conformance import CORES, MERGING_BATCH, MERGING_BUDGET, NETWORKS, Core, Run
+from catchment.sim.conformance.checkers import DeliveryChecker, ViolationError
+from catchment.sim.conformance.entries import CORES, MERGING_BATCH, MERGING_BUDGET, NETWORKS, Core, Run
+from catchment.sim.conformance.runs import Player
+from catchment.sim.conformance.scripts import (
+    PAUSE_MAX,
+    Crashes,
+    Doing,
+    Restarts,
+    Script,
+    Settles,
+    Step,
+    Watches,
+    script_of,
+)
+from catchment.sim.conformance.sequences import SequenceChecker
 from catchment.sim.hybrid import as_hybrid
 from catchment.sim.network import MILLISECOND
-from catchment.sim.runs import Player
-from catchment.sim.scripts import PAUSE_MAX, Crashes, Doing, Restarts, Script, Settles, Step, Watches, script_of
-from catchment.sim.sequences import SequenceChecker
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import Topology
 from tests.live.hosts import RETRY_S_FIRST, RETRY_S_MOST, Hosts

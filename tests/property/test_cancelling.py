@@ -9,7 +9,7 @@ from catchment.model.filter import Filter
 from catchment.model.pattern import Pattern
 from catchment.routing.messages import Cancel, Client, ClientDown, ClientUp, LinkUp, Neighbor, Subscribe, Unsubscribe
 from catchment.routing.siena.acyclic import AcyclicCore
-from catchment.routing.siena.base import SienaCore
+from catchment.routing.siena.hop_by_hop import HopByHopCore
 from tests import strategies
 
 ALICE, BOB, SOUTH = Client("alice"), Client("bob"), Neighbor("south")
@@ -38,8 +38,8 @@ def assert_widest(found: tuple[Filter, ...], wanted: list[Filter]) -> None:
     assert all(any(one.covers(other) for one in found) for other in wanted)
 
 
-def assert_right(core: SienaCore) -> None:
-    wanted = {one: core.sessions.filters_of(one.name) for one in CLIENTS}
+def assert_right(core: HopByHopCore) -> None:
+    wanted = {one: core.clients.filters_of(one.name) for one in CLIENTS}
     nonempty = {one: [filter for filter in some if not filter.is_empty] for one, some in wanted.items()}
     for one in CLIENTS:
         assert_widest(core.interest.held_by(one.name), nonempty[one])
@@ -59,7 +59,7 @@ def test_what_is_held_is_the_widest_of_what_is_wanted(steps):
             core.on_message(Subscribe(client.name, str(number), given_), client, 0)
         elif what == "unsubscribe":
             core.on_message(Unsubscribe(client.name, given_), client, 0)
-        elif ids := list(core.sessions.wants_of(client.name)):
+        elif ids := list(core.clients.wants_of(client.name)):
             core.on_message(Cancel(client.name, ids[given_ % len(ids)]), client, 0)
         assert_right(core)
     for client in CLIENTS:

@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catchment.matching.bulk import pack_filter
-from catchment.model.constraint import constraint
 from catchment.model.filter import Filter
-from catchment.pipeline import graph_covers, graph_forest
-from catchment.pipeline.graph_forest import computed
-from catchment.pipeline.graph_parts import CODED, coded
+from catchment.pipeline.graph import covers, forest
+from catchment.pipeline.graph.forest import graph_of_rows
+from catchment.pipeline.graph.parts import CODED, coded
 from catchment.sim.benchmark_data import filters as workload_filters
 from tests import oracle
 from tests.strategies import (
+    constraint,
     filters,
     filters_of,
     small_pair_filters,
@@ -49,7 +49,7 @@ def check(found, brokers):
     held = [(one, broker) for one, broker in zip(found, brokers, strict=True) if not one.is_empty]
     if not held:
         return
-    part, edges, graph = computed(rows_of(*map(list, zip(*held, strict=True))))
+    part, edges, graph = graph_of_rows(rows_of(*map(list, zip(*held, strict=True))))
     texts = part.table["filter"].to_pylist()
     assert sorted(texts) == sorted({str(one) for one, _ in held})
     ordered = [Filter(text) for text in texts]
@@ -98,7 +98,7 @@ def test_any_filters(held):
 @settings(max_examples=30)
 def test_without_junk_everything_is_asked(held):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(graph_forest, "free_junk", lambda used: None)
+        patch.setattr(forest, "free_junk", lambda used: None)
         check(*zip(*held, strict=True))
 
 
@@ -114,7 +114,7 @@ def test_groups_large_enough_for_trees():
 
 
 def test_pairs_are_bounded(monkeypatch):
-    monkeypatch.setattr(graph_covers, "GROUP_PAIRS_MAX", 2)
+    monkeypatch.setattr(covers, "GROUP_PAIRS_MAX", 2)
     found = [Filter("s >* 'a'"), Filter("s = 'ab'"), Filter("s = 'ac'"), Filter("s = 'ad'")]
-    with pytest.raises(graph_covers.TooManyPairs, match="GROUP_PAIRS_MAX"):
-        computed(rows_of(found, [None] * 4))
+    with pytest.raises(covers.TooManyPairs, match="GROUP_PAIRS_MAX"):
+        graph_of_rows(rows_of(found, [None] * 4))

@@ -1,12 +1,13 @@
-"""Filter expressions of HTTP subscriptions: what is asked of the network and decided here is what they mean."""
+"""Filter expressions of HTTP subscriptions: what the broker subscribes to and then checks is what they mean."""
 
+from collections.abc import Callable
 from datetime import UTC
 
 from hypothesis import given, reject
 from hypothesis import strategies as st
 from msgspec.json import encode
 
-from catchment.broker.http_filters import everything_of, expressions_of, selection_of
+from catchment.broker.http.filters import Selection, combined, expressions_of, selection_of
 from catchment.errors import LimitError
 from catchment.model.cesql import Cesql
 from catchment.model.cloudevents import cloudevent_of, notification_of_cloudevent
@@ -23,7 +24,7 @@ VALUES = (
     | st.datetimes(timezones=st.just(UTC))
 )
 TEXT_TESTS = st.builds(
-    lambda dialect, given: {dialect: given},
+    lambda dialect, texts: {dialect: texts},
     st.sampled_from(["exact", "prefix", "suffix"]),
     st.dictionaries(NAMES, TEXTS, min_size=1, max_size=2),
 )
@@ -37,13 +38,14 @@ OTHERS = st.sampled_from(
         {"catchment": "true"},
     ]
 )
-KINDS = st.sampled_from(["all", "any"])
 EXPRESSIONS = st.recursive(
     TEXT_TESTS | OTHERS,
     lambda inner: (
-        st.builds(lambda one: {"not": one}, inner)
+        inner.map(lambda negated: {"not": negated})
         | st.builds(
-            lambda kind, some: {kind: some}, st.sampled_from(["all", "any"]), st.lists(inner, min_size=1, max_size=3)
+            lambda dialect, parts: {dialect: parts},
+            st.sampled_from(["all", "any"]),
+            st.lists(inner, min_size=1, max_size=3),
         )
     ),
     max_leaves=6,
@@ -52,49 +54,59 @@ NOTIFICATIONS = st.builds(Notification, st.dictionaries(NAMES, VALUES, max_size=
 
 
 def text_of(value):
-    """As CESQL says it: `s = s` is the only way to ask for it that has no escapes."""
+    """The text that CESQL gives a value. CONCAT gives it without a string literal, so nothing needs an escape."""
     return Cesql("CONCAT('', x)").evaluate({"x": value}).value
 
 
+TESTS: dict[str, Callable[[str, str], bool]] = {
+    "exact": lambda value, text: value == text,
+    "prefix": lambda value, text: value.startswith(text),
+    "suffix": lambda value, text: value.endswith(text),
+}
+
+
 def means(expression, notification):
-    """The slow, obvious reading."""
-    ((dialect, given),) = expression.items()
+    """The slow, obvious reading of an expression."""
+    ((dialect, operand),) = expression.items()
     match dialect:
         case "all":
-            return all(means(one, notification) for one in given)
+            return all(means(part, notification) for part in operand)
         case "any":
-            return any(means(one, notification) for one in given)
+            return any(means(part, notification) for part in operand)
         case "not":
-            return not means(given, notification)
+            return not means(operand, notification)
         case "sql":
-            found = Cesql(f"BOOL({given})").evaluate(notification)
-            return found.value is True and not found.errors
+            result = Cesql(f"BOOL({operand})").evaluate(notification)
+            return result.value is True and not result.errors
         case "catchment":
-            return Filter(given).matches(notification)
-    test = {"exact": str.__eq__, "prefix": str.startswith, "suffix": str.endswith}[dialect]
-    return all(name in notification and test(text_of(notification[name]), text) for name, text in given.items())
+            return Filter(operand).matches(notification)
+    test = TESTS[dialect]
+    return all(name in notification and test(text_of(notification[name]), text) for name, text in operand.items())
 
 
-def selected(found):
+def selected(expressions) -> Selection:
     try:
-        return selection_of(everything_of(expressions_of(found)))
+        return selection_of(combined(expressions_of(expressions)))
     except LimitError:
         reject()
 
 
+def is_delivered(selection: Selection, notification: Notification) -> bool:
+    return selection.wanted.matches(notification) and selection.matches(notification)
+
+
 @given(st.lists(EXPRESSIONS, max_size=3), st.lists(NOTIFICATIONS, min_size=1, max_size=20))
-def test_selection_is_what_is_meant(found, notifications):
-    selection = selected(found)
-    for one in notifications:
-        meant = all(means(expression, one) for expression in found)
-        assert (selection.wanted.matches(one) and selection.matches(one)) is meant
+def test_selection_is_what_is_meant(expressions, notifications):
+    selection = selected(expressions)
+    for notification in notifications:
+        meant = all(means(expression, notification) for expression in expressions)
+        assert is_delivered(selection, notification) is meant
 
 
 @given(EXPRESSIONS, NOTIFICATIONS)
-def test_opposite_is_the_rest(expression, notification):
-    one, other = (selected([some]) for some in (expression, {"not": expression}))
-    found = [some.wanted.matches(notification) and some.matches(notification) for some in (one, other)]
-    assert sorted(found) == [False, True]
+def test_negation_is_the_rest(expression, notification):
+    delivered = [is_delivered(selected([choice]), notification) for choice in (expression, {"not": expression})]
+    assert sorted(delivered) == [False, True]
 
 
 ANY_FLOAT = st.floats(allow_nan=False, allow_infinity=False)
@@ -103,19 +115,19 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=5,
 )  # fmt: skip
-PLAIN = st.text(st.characters(codec="utf-8"), min_size=1)
+TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
 EVENTS = st.fixed_dictionaries(
-    {"specversion": st.just("1.0"), "id": PLAIN, "source": PLAIN, "type": PLAIN},
+    {"specversion": st.just("1.0"), "id": TEXT, "source": TEXT, "type": TEXT},
     optional={
         "time": st.just("2026-11-15T10:30:00.25Z"),
         "datacontenttype": st.sampled_from(["application/json", "text/plain", "image/png", "application/xml"]),
-        "level": st.integers(-(2**31), 2**31 - 1) | st.booleans() | PLAIN,
+        "level": st.integers(-(2**31), 2**31 - 1) | st.booleans() | TEXT,
     },
 )
 
 
 @given(EVENTS, st.one_of(st.just({}), JSON.map(lambda data: {"data": data}), st.just({"data_base64": "AP8="})))
-def test_cloudevents_go_out_as_they_came(context, data):
+def test_cloudevents_are_delivered_as_they_were_published(context, data):
     notification = notification_of_cloudevent({**context, **data})
     again = notification_of_cloudevent(parsed_json(encode(cloudevent_of(notification, "/elsewhere")).decode("utf-8")))
     assert again == notification

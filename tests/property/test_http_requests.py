@@ -1,21 +1,21 @@
-"""Whatever is sent to the HTTP side is read, or refused with an answer that can be sent."""
+"""The HTTP side reads whatever is sent to it, or refuses it with an answer that can be sent."""
 
 import json
 
+from catchment.broker.node import Node
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.json import decode, encode
 
 from catchment.broker.config import Config
-from catchment.broker.http_events import BATCHED, STRUCTURED, notifications_of
-from catchment.broker.http_pages import problem_of
-from catchment.broker.http_subscriptions import Subscriptions
-from catchment.broker.node import Node
+from catchment.broker.http.binding import BATCHED, STRUCTURED, notifications_of
+from catchment.broker.http.pages import problem_of
+from catchment.broker.http.subscriptions import HttpSubscriptions
 from catchment.errors import CatchmentError, InputError
 from catchment.model.cloudevents import cloudevent_of
 
-# Lone surrogates too: JSON can say them.
 LONG = st.integers(70_000, 70_001).map(lambda count: "a" * count)
+# A lone surrogate is no Unicode text, but JSON can write it.
 TEXTS = st.text(max_size=5) | LONG | st.sampled_from(["\ud800", "1.0", "", "$id", "type = 'x'", "x >", "2026-11-15"])
 SCALARS = st.none() | st.booleans() | st.integers(-(2**65), 2**65) | st.floats() | TEXTS
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3))
@@ -24,7 +24,7 @@ MEMBERS = st.sampled_from(
 )
 GOOD = {"specversion": "1.0", "id": "1", "source": "s", "type": "t"}
 EVENTS = st.dictionaries(MEMBERS | TEXTS, VALUES, max_size=6).map(lambda more: {**GOOD, **more})
-BODIES = (VALUES | EVENTS | st.lists(EVENTS, max_size=3)).map(lambda found: json.dumps(found).encode()) | st.binary()
+BODIES = (VALUES | EVENTS | st.lists(EVENTS, max_size=3)).map(lambda value: json.dumps(value).encode()) | st.binary()
 HEADERS = st.lists(
     st.tuples(
         st.sampled_from(["content-type", "ce-specversion", "ce-id", "ce-source", "ce-type", "ce-time", "ce-", "ce-x"]),
@@ -41,32 +41,32 @@ EXPRESSIONS = st.recursive(
 
 @given(HEADERS, BODIES, st.sampled_from([STRUCTURED, BATCHED, None]))
 def test_publications(headers, body, content_type):
-    given = headers if content_type is None else [("content-type", content_type), *headers]
+    all_headers = headers if content_type is None else [("content-type", content_type), *headers]
     try:
-        found = notifications_of(given, body)
+        notifications = notifications_of(all_headers, body)
     except InputError as problem:
         answer = problem_of(problem)
         assert 400 <= answer.status_code < 500
         assert decode(answer.body)["detail"]
     else:
-        for one in found:
-            decode(encode(cloudevent_of(one, "/here")))
+        for notification in notifications:
+            decode(encode(cloudevent_of(notification, "/here")))
 
 
-ASKED = st.sampled_from(["id", "source", "types", "filters", "sink", "y"])
+MEMBERS_OF_SUBSCRIPTIONS = st.sampled_from(["id", "source", "types", "filters", "sink", "y"])
 
 
-@given(st.dictionaries(ASKED, VALUES | EXPRESSIONS | st.lists(EXPRESSIONS)))
-def test_subscriptions(given):
+@given(st.dictionaries(MEMBERS_OF_SUBSCRIPTIONS, VALUES | EXPRESSIONS | st.lists(EXPRESSIONS)))
+def test_subscriptions(members):
     node = Node("north", Config().make_core(), lambda: 0, lambda name, at: None)
-    subscriptions = Subscriptions(node, lambda: 0.0)
+    subscriptions = HttpSubscriptions(node, lambda: 0.0)
     try:
-        found = subscriptions.create(json.loads(json.dumps(given)))
+        made = subscriptions.create(json.loads(json.dumps(members)))
     except CatchmentError as problem:
         answer = problem_of(problem)
         assert decode(answer.body)["detail"]
     else:
-        assert decode(encode(found.resource))["id"] == found.id
-        subscriptions.delete(found.id)
+        assert decode(encode(made.resource))["id"] == made.id
+        subscriptions.delete(made.id)
     assert not node.clients
     assert len(subscriptions) == 0

@@ -14,7 +14,8 @@ from catchment import wire
 from catchment.model.notification import KNOWN_NAMES, Notification
 from catchment.model.packed import NotPlainError, notification_of, plain_of_raw
 from catchment.routing.messages import Routed
-from catchment.wire import Decoder, Unfit, WireError
+from catchment.wire.frames import Decoder, WireError
+from catchment.wire.messages import Unfit
 from tests import strategies as some
 
 pack = msgspec.msgpack.encode

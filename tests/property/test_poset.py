@@ -13,7 +13,7 @@ from catchment.model.constraint import constraint
 from catchment.model.domain import Values
 from catchment.model.filter import Filter
 from catchment.routing.poset import Case, Poset
-from catchment.routing.poset_codes import UNDECIDED, member, spans
+from catchment.routing.poset.codes import UNDECIDED, member, spans
 from tests import strategies
 
 

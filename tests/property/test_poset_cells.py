@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catchment.model.filter import Filter
-from catchment.routing import poset_cells
 from catchment.routing.poset import Poset
-from catchment.routing.poset_cells import ROOT_CELL, SHORT_MAX, Cell, Cells, cell_around
+from catchment.routing.poset import cells as poset_cells
+from catchment.routing.poset.cells import ROOT_CELL, SHORT_MAX, Cell, Cells, cell_around
 
 POSITIONS = (0, 1, 5)
 CELLS = [(0, 0), (0, 1), (0, 5), (1, 0), (3, 0), ROOT_CELL]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from catchment.model.constraint import constraint
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
-from catchment.routing import recall
+from catchment.routing.parts import recall
 from tests import oracle
 from tests import strategies as ours
 

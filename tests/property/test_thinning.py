@@ -11,7 +11,7 @@ from catchment.model.filter import Filter
 from catchment.model.monitor import HeldMonitor, Monitor
 from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
-from catchment.routing.messages import Held
+from catchment.routing.siena.messages import Held
 from catchment.routing.siena.thinning import Thinner
 from tests import oracle
 from tests.strategies import EDGE_TIMES

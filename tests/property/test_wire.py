@@ -19,7 +19,8 @@ from catchment.model.language import FILTER_TEXT_CODEPOINTS_MAX
 from catchment.model.notification import NOTIFICATION_ATTRIBUTES_MAX, PAYLOAD_BYTES_MAX, Notification
 from catchment.model.values import NAME_CODEPOINTS_MAX, STRING_CODEPOINTS_MAX
 from catchment.routing import messages as said
-from catchment.wire import BATCH_MAX, FRAME_BYTES_MAX, Decoder, Unfit, WireError, frame
+from catchment.wire.frames import BATCH_MAX, FRAME_BYTES_MAX, Decoder, WireError, frame
+from catchment.wire.messages import Unfit
 from tests import strategies as some
 
 # --- one strategy for each kind -----------------------------------------------------------------

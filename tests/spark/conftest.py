@@ -8,19 +8,20 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
 }
-# A minute and more each.
+# Each of these takes a minute or more.
 LONGEST = {"test_kill.py", "test_connect.py", "test_local_cluster.py"}
 
 
 def pytest_collection_modifyitems(items):
-    """The longest first: with two processes that run tests, none waits at the end for one that the other has begun."""
-    items.sort(key=lambda one: one.path.name not in LONGEST)
+    """Runs the longest tests first: of two processes that run tests, none then waits at the end for the other's long
+    one."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 @pytest.fixture(scope="session")
 def spark():
     from catchment.pipeline.session import spark_session
-    from tests.spark.given import loaded_workers, quick_java
+    from tests.spark.samples import loaded_workers, quick_java
 
     java = {"spark.driver.extraJavaOptions": quick_java()}
     session = spark_session("local[2]", name="tests", settings=SETTINGS | java | loaded_workers())
@@ -30,13 +31,13 @@ def spark():
 
 @pytest.fixture
 def run(spark, capsys):
-    """Runs a command line in this process and its session: exit code, output, complaints."""
+    """Runs a command line in this process and its session: exit code, standard output, standard error."""
     from catchment.cli import main
 
-    def runs(*arguments):
-        code = main([str(one) for one in arguments])
-        found = capsys.readouterr()
-        assert "a bug in catchment" not in found.err
-        return code, found.out, found.err
+    def run_command(*arguments):
+        code = main([str(argument) for argument in arguments])
+        printed = capsys.readouterr()
+        assert "a bug in catchment" not in printed.err
+        return code, printed.out, printed.err
 
-    return runs
+    return run_command

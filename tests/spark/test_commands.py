@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from catchment.cli import main
-from catchment.cli.jobs import Running, _Rows, running
+from catchment.cli.spark.progress import ActiveStage, RowRate, active_stages
 from catchment.errors import BadIdError, InputError
 from catchment.matching import Matcher
 from catchment.model.notification import Notification
@@ -154,7 +154,7 @@ def test_archive_compact_check_and_detect(spark, tmp_path, run):
     for _ in range(2):
         code, out, err = run("archive", tmp_path / "n.jsonl", "-o", archive, "--json")
         assert (code, json.loads(out)["archived"], json.loads(out)["rejected"]) == (0, 24, 1)
-        assert "1 row is no notification" in err
+        assert "1 row is not a notification" in err
     code, out, _ = run("compact", archive)
     assert (code, "2 days compacted" in out) == (0, True)
     code, out, _ = run("compact", archive, "--json")
@@ -170,7 +170,7 @@ def test_archive_compact_check_and_detect(spark, tmp_path, run):
     (tmp_path / "patterns").write_text(f'{pattern}\n\n{{"id": "p", "pattern": "[kind = \'A\']"}}\n')
     asked = ("detect", "--file", tmp_path / "patterns", "--on", tmp_path / "n.jsonl")
     code, out, err = run(*asked, "-o", tmp_path / "out")
-    assert (code, "written to" in out, "1 row is no notification" in err) == (0, True, True)
+    assert (code, "written to" in out, "1 row is not a notification" in err) == (0, True, True)
     assert spark.read.parquet(str(tmp_path / "out/found")).count() > 0
     assert [(row.row, row.text) for row in spark.read.parquet(str(tmp_path / "out/rejects")).collect()] == [
         (25, "oops")
@@ -178,7 +178,7 @@ def test_archive_compact_check_and_detect(spark, tmp_path, run):
     code, out, err = run(*asked, "-o", tmp_path / "again", "--json")
     assert (code, json.loads(out)) == (0, {"rejected": 1, "output": str(tmp_path / "again")})
     code, out, err = run(*asked)
-    assert (code, "1 row is no notification" in err) == (0, True)
+    assert (code, "1 row is not a notification" in err) == (0, True)
 
 
 def test_detect_as_files_arrive(spark, tmp_path, run):
@@ -241,7 +241,7 @@ def test_stages_that_run_say_how_many_rows(spark):
     def watch():
         started.set()
         while started.is_set():
-            seen.extend(running(spark))
+            seen.extend(active_stages(spark))
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -252,14 +252,14 @@ def test_stages_that_run_say_how_many_rows(spark):
         started.clear()
         watcher.join()
     assert {one.tasks for one in seen} >= {4}
-    assert running(spark) == []
+    assert active_stages(spark) == []
 
 
 def test_rows_and_rate():
-    rows = _Rows()
-    rows.note([Running(1, 4, 1, 0)], 10.0)
+    rows = RowRate()
+    rows.update([ActiveStage(1, 4, 1, 0)], 10.0)
     assert str(rows) == ""
-    rows.note([Running(1, 4, 1, 2_000), Running(2, 4, 1, 5)], 10.8)
+    rows.update([ActiveStage(1, 4, 1, 2_000), ActiveStage(2, 4, 1, 5)], 10.8)
     assert str(rows) == "2,000 rows, 2,000/s"
-    rows.note([Running(7, 4, 1, 1_000)], 20.0)
+    rows.update([ActiveStage(7, 4, 1, 1_000)], 20.0)
     assert str(rows) == "1,000 rows, 5,000/s"

@@ -19,13 +19,16 @@ pytestmark = pytest.mark.spark
 
 from pyspark.testing import assertDataFrameEqual  # noqa: E402
 
-from catchment.pipeline import compile, index, parse, shards  # noqa: E402
+from catchment.pipeline import index  # noqa: E402
+from catchment.pipeline.compile import compare, jobs, shards  # noqa: E402
+from catchment.pipeline.compile.compare import ComparedRow, notes_of_subscriber, whole_subscribers  # noqa: E402
+from catchment.pipeline.compile.parse import parsed_batches, parsed_filter  # noqa: E402
 from catchment.pipeline.index import open_index, prune  # noqa: E402
 from catchment.pipeline.inputs import read_subscriptions  # noqa: E402
 
 # The content graph has tests of its own.
-compile_subscriptions = partial(compile.compile_subscriptions, graph=False)
-change_subscriptions = partial(compile.change_subscriptions, graph=False)
+compile_subscriptions = partial(jobs.compile_subscriptions, graph=False)
+change_subscriptions = partial(jobs.change_subscriptions, graph=False)
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 SCHEMA = "id string, subscriber string, filter string, dialect string, expires timestamp"
 ROWS = [
@@ -51,13 +54,13 @@ def compiled(spark, tmp_path_factory):
     return compile_subscriptions(spark.createDataFrame(ROWS, SCHEMA), path, now=NOW)
 
 
-def matched(found, notification):
-    """The ids that the shards of an index match."""
-    return sorted(id for path in found.shard_paths for id in Matcher.open(path).match(notification))
+def matched(compiled_index, notification):
+    """The ids of an index that match a notification, from all its shards."""
+    return sorted(id for path in compiled_index.shard_paths for id in Matcher.open(path).match(notification))
 
 
-def catalogue(spark, found):
-    rows = spark.read.parquet(found.subscriptions).collect()
+def catalogue(spark, compiled_index):
+    rows = spark.read.parquet(compiled_index.subscriptions).collect()
     return {row.id: (row.status, row.note, row.other) for row in rows}
 
 
@@ -84,7 +87,7 @@ def test_report(spark, compiled):
 def test_rejects_say_why(spark, compiled):
     reasons = sorted(row.reason for row in spark.read.parquet(compiled.rejects).collect())
     assert [reason[:20] for reason in reasons] == [
-        "a subscription has a",
+        "a subscription needs",
         "an id of 2,000 chara",
         "filter, line 1, colu",
         "the id b1 stands twi",
@@ -103,42 +106,48 @@ def test_rejects_of_files_say_where(spark, tmp_path):
     text = "\n".join(["oops", *map(json.dumps, lines)])
     (tmp_path / "s.jsonl").write_text(text)
     given = read_subscriptions(spark, str(tmp_path / "s.jsonl"))
-    found = compile_subscriptions(given.rows, tmp_path / "index", now=NOW, rejects=given.rejects)
-    rows = sorted((row.row, row.file.rsplit("/")[-1]) for row in spark.read.parquet(found.rejects).collect())
+    compiled_index = compile_subscriptions(given.rows, tmp_path / "index", now=NOW, rejects=given.rejects)
+    rejects = spark.read.parquet(compiled_index.rejects).collect()
+    rows = sorted((row.row, row.file.rsplit("/")[-1]) for row in rejects)
     assert rows == [(1, "s.jsonl"), (2, "s.jsonl"), (5, "s.jsonl"), (8, "s.jsonl")]
-    assert (found.counts["live"], found.counts["rejected"]) == (4, 4)
+    assert (compiled_index.counts["live"], compiled_index.counts["rejected"]) == (4, 4)
+
+
+def compared_row(number, text):
+    parsed = parsed_filter(text, "catchment")
+    assert parsed.filter is not None
+    assert parsed.status is not None
+    return ComparedRow(f"{number:03}", parsed.filter, "catchment", parsed.conjunction, parsed.status)
 
 
 def rows_of(texts):
-    found = [parse._understood(text, "catchment") for text in texts]
-    return [parse.Noted(f"{i:03}", one.filter, one.dialect, one.conjunction, one.status) for i, one in enumerate(found)]
+    return [compared_row(number, text) for number, text in enumerate(texts)]
 
 
-@pytest.mark.parametrize(("workload", "count", "few"), [("W2", 120, 16), ("W1", 60, 1), ("W1", 60, 60)])
-def test_redundant_means_covered_by_another_of_the_same_subscriber(monkeypatch, workload, count, few):
-    monkeypatch.setattr(parse, "_FEW", few)
+@pytest.mark.parametrize(("workload", "count", "pairwise_max"), [("W2", 120, 16), ("W1", 60, 1), ("W1", 60, 60)])
+def test_redundant_means_covered_by_another_of_the_same_subscriber(monkeypatch, workload, count, pairwise_max):
+    monkeypatch.setattr(compare, "PAIRWISE_MAX", pairwise_max)
     rows = rows_of(map(str, filters(workload, count)))
-    for row, (note, other) in zip(rows, parse.group_notes(rows), strict=True):
-        mine = Filter(row.filter)
-        above = {one.id for one in rows if one is not row and Filter(one.filter).covers(mine)}
-        assert (note is not None) == any(
-            one != row.id for one in above if one < row.id or rows[int(one)].filter != row.filter
-        )
+    for row, (note, other) in zip(rows, notes_of_subscriber(rows), strict=True):
+        filter = Filter(row.filter)
+        above = {wider.id for wider in rows if wider is not row and Filter(wider.filter).covers(filter)}
+        # Of equal filters only the later ones have a note.
+        assert (note is not None) == any(id < row.id or rows[int(id)].filter != row.filter for id in above)
         assert other is None or other in above
 
 
-def test_few_are_compared_as_many_are(monkeypatch):
+def test_pairs_and_poset_give_the_same_notes(monkeypatch):
     rows = rows_of(map(str, filters("W1", 60)))
-    monkeypatch.setattr(parse, "_FEW", 60)
-    by_twos = parse.group_notes(rows)
-    monkeypatch.setattr(parse, "_FEW", 1)
-    assert by_twos == parse.group_notes(rows)
+    monkeypatch.setattr(compare, "PAIRWISE_MAX", 60)
+    by_pairs = notes_of_subscriber(rows)
+    monkeypatch.setattr(compare, "PAIRWISE_MAX", 1)
+    assert by_pairs == notes_of_subscriber(rows)
 
 
-def test_a_subscriber_of_very_many_is_compared_in_part(monkeypatch):
-    monkeypatch.setattr(parse, "SUBSCRIBER_FILTERS_MAX", 2)
+def test_a_subscriber_with_very_many_filters_is_compared_in_part(monkeypatch):
+    monkeypatch.setattr(compare, "SUBSCRIBER_FILTERS_MAX", 2)
     rows = rows_of(f"x > {9 - i}" for i in range(4))
-    assert [note for note, _ in parse.group_notes(rows)] == ["redundant", None, "unchecked", "unchecked"]
+    assert [note for note, _ in notes_of_subscriber(rows)] == ["redundant", None, "unchecked", "unchecked"]
 
 
 def test_subscribers_stay_whole_however_batches_are_cut():
@@ -146,13 +155,13 @@ def test_subscribers_stay_whole_however_batches_are_cut():
     whole = pa.RecordBatch.from_arrays([pa.array(names), pa.array(range(8))], ["subscriber", "n"])
     for size in range(1, 9):
         cut = [whole.slice(start, size) for start in range(0, 8, size)]
-        found = list(parse._whole_subscribers([cut[0].slice(0, 0), *cut]))
-        assert [n for one in found for n in one.column("n").to_pylist()] == list(range(8))
-        assert sum(len(set(one.column("subscriber").to_pylist())) for one in found) == 4
+        batches = list(whole_subscribers([cut[0].slice(0, 0), *cut]))
+        assert [n for batch in batches for n in batch.column("n").to_pylist()] == list(range(8))
+        assert sum(len(set(batch.column("subscriber").to_pylist())) for batch in batches) == 4
 
 
 def test_rows_of_one_id_stand_together_across_batches():
-    """The first that is a subscription is taken, wherever batches end."""
+    """The first good row is taken, wherever batches end."""
     texts = ["x >", "x > 1", "x > 2", "x > 3"]
     nothing = {name: pa.nulls(4, pa.string()) for name in ("broker", "dialect", "$file")}
     columns = {
@@ -162,7 +171,7 @@ def test_rows_of_one_id_stand_together_across_batches():
     whole = pa.RecordBatch.from_pydict(columns)
     for size in (1, 2, 3, 4):
         cut = [whole.slice(start, size) for start in range(0, 4, size)]
-        rows = [row for batch in parse._parsed_batches(cut) for row in batch.to_pylist()]
+        rows = [row for batch in parsed_batches(cut) for row in batch.to_pylist()]
         assert [row["status"] for row in rows] == [None, "live", None, "live"]
         assert rows[2]["reason"] == "the id a stands twice"
         assert [row["text"] for row in rows] == ["x >", None, "x > 2", None]
@@ -172,12 +181,12 @@ def test_rows_of_one_id_stand_together_across_batches():
 
 
 def test_nothing_to_compile(spark, tmp_path):
-    found = compile_subscriptions(spark.createDataFrame([], SCHEMA), tmp_path / "index", now=NOW)
-    assert matched(found, {"x": 1}) == []
-    assert found.counts["live"] == 0
+    compiled_index = compile_subscriptions(spark.createDataFrame([], SCHEMA), tmp_path / "index", now=NOW)
+    assert matched(compiled_index, {"x": 1}) == []
+    assert compiled_index.counts["live"] == 0
 
 
-def test_what_is_no_index_is_said(spark, tmp_path, compiled):
+def test_a_directory_that_is_not_an_index_is_an_error(spark, tmp_path, compiled):
     with pytest.raises(BadIndexError, match="catchment compile"):
         open_index(tmp_path)
     (tmp_path / "file").write_text("mine")
@@ -201,14 +210,14 @@ def test_a_failed_compilation_leaves_the_index(spark, tmp_path, monkeypatch):
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(compile, "write_shards", fail)
+    monkeypatch.setattr(jobs, "write_shards", fail)
     with pytest.raises(OSError, match="disk full"):
         compile_subscriptions(df, tmp_path / "index", now=NOW)
     assert open_index(tmp_path / "index") == first
-    assert [one.name for one in (tmp_path / "index/versions").iterdir()] == ["1"]
+    assert [path.name for path in (tmp_path / "index/versions").iterdir()] == ["1"]
 
 
-def test_the_slower_of_two_writers_is_told(tmp_path):
+def test_the_slower_of_two_writers_gets_an_error(tmp_path):
     first, second = index.begin(tmp_path), index.Draft(tmp_path, 1, tmp_path / "versions/.1.other.new")
     (second.directory / "shards").mkdir(parents=True)
     index.publish(first, (), {})
@@ -222,19 +231,19 @@ def test_shards_are_bounded(monkeypatch):
         shards.shards_for(1, 257)
     with pytest.raises(InputError, match="at least one"):
         shards.shards_for(1, 0)
-    with pytest.raises(LimitError, match="compile the index anew"):
-        compile._refuse_overfull(2_000_001, 1)
+    with pytest.raises(LimitError, match="compile the index again"):
+        jobs.refuse_overfull(2_000_001, 1)
 
 
 # --- changes ------------------------------------------------------------------------------------
 
 
 def test_changes_make_versions_equal_to_compiling_anew(spark, tmp_path):
-    texts = [str(one) for one in filters("W2", 300)]
+    texts = [str(filter) for filter in filters("W2", 300)]
     rows = [(f"s{i}", f"u{i % 40}", text) for i, text in enumerate(texts)]
     schema = "id string, subscriber string, filter string"
     first = compile_subscriptions(spark.createDataFrame(rows[:200], schema), tmp_path / "index", now=NOW, shards=3)
-    # s5 comes back with another filter, s250 was never there, s6 is taken.
+    # s5 is added again with another filter, s250 was never there, s6 is taken.
     removed = [("s0",), ("s5",), ("s17",), ("s250",)]
     added = [*rows[200:], ("s5", "u5", "price > 0"), ("s6", "u6", "price > 0")]
     second = change_subscriptions(
@@ -243,8 +252,8 @@ def test_changes_make_versions_equal_to_compiling_anew(spark, tmp_path):
     assert (first.version, second.version) == (1, 2)
     kept = [row for row in rows if row[0] not in ("s0", "s5", "s17")] + [added[-2]]
     whole = compile_subscriptions(spark.createDataFrame(kept, schema), tmp_path / "whole", now=NOW)
-    for one in notifications("W2", 60):
-        assert matched(second, one) == matched(whole, one)
+    for notification in notifications("W2", 60):
+        assert matched(second, notification) == matched(whole, notification)
     assertDataFrameEqual(
         spark.read.parquet(second.subscriptions).drop("other"), spark.read.parquet(whole.subscriptions).drop("other")
     )
@@ -276,9 +285,9 @@ def test_a_change_drops_what_has_expired(spark, tmp_path, compiled):
     copy = shutil.copytree(compiled.path, tmp_path / "index")
     later = datetime(2026, 11, 15, 14, 0, tzinfo=UTC)
     nothing = spark.createDataFrame([], "id string")
-    found = change_subscriptions(copy, removed=nothing, now=later)
-    assert catalogue(spark, found)["a6"] == ("expired", None, None)
-    assert matched(found, {"s": "y"}) == []
+    changed = change_subscriptions(copy, removed=nothing, now=later)
+    assert catalogue(spark, changed)["a6"] == ("expired", None, None)
+    assert matched(changed, {"s": "y"}) == []
     assert matched(compiled, {"s": "y"}) == ["a6"]
     with pytest.raises(InputError, match="adds or removes"):
         change_subscriptions(copy)

@@ -1,4 +1,4 @@
-"""The content graph on Spark: the tables of an index equal the poset, in one part and in several."""
+"""The content graph on Spark: the tables of an index agree with the poset, in one part and in several."""
 
 from collections import defaultdict
 
@@ -12,9 +12,12 @@ from catchment.sim.benchmark_data import filters
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.spark
 
-from catchment.pipeline import graph, graph_covers  # noqa: E402
-from catchment.pipeline.compile import change_subscriptions, compile_subscriptions  # noqa: E402
-from catchment.pipeline.graph import parts_for, write_graph  # noqa: E402
+from catchment.pipeline.compile import jobs  # noqa: E402
+from catchment.pipeline.compile.jobs import change_subscriptions, compile_subscriptions  # noqa: E402
+from catchment.pipeline.graph import build  # noqa: E402
+from catchment.pipeline.graph.build import parts_for, write_graph  # noqa: E402
+from catchment.pipeline.graph.covers import TooManyPairs  # noqa: E402
+from catchment.pipeline.graph.parts import CODED  # noqa: E402
 
 SCHEMA = "id string, subscriber string, filter string, broker string, dialect string"
 OTHERS = [
@@ -29,7 +32,7 @@ OTHERS = [
 
 
 def subscriptions(spark):
-    texts = [str(one) for workload in ("W1", "W2", "W3") for one in filters(workload, 300)]
+    texts = [str(filter) for workload in ("W1", "W2", "W3") for filter in filters(workload, 300)]
     rows = [(f"s{i}", f"c{i % 7}", text, f"b{i % 3}", None) for i, text in enumerate(texts)]
     return spark.createDataFrame(rows + OTHERS, SCHEMA)
 
@@ -50,9 +53,9 @@ def test_edges_are_those_of_the_poset(spark, compiled):
     by_number, edges = tables(spark, compiled)
     texts = {number: row.filter for number, row in by_number.items() if row.dialect == "catchment"}
     poset = Poset([Filter(text) for text in texts.values()])
-    wanted = {(str(above), text) for text in texts.values() for above in poset.predecessors(Filter(text))}
-    assert {(texts[a], texts[b]) for a, b in edges if a in texts and b in texts} == wanted
-    roots = {str(one) for one in poset.roots}
+    expected = {(str(above), text) for text in texts.values() for above in poset.predecessors(Filter(text))}
+    assert {(texts[a], texts[b]) for a, b in edges if a in texts and b in texts} == expected
+    roots = {str(filter) for filter in poset.roots}
     assert {row.filter for row in by_number.values() if row.is_root and row.dialect == "catchment"} == roots
 
 
@@ -90,20 +93,20 @@ def test_reduced_to_the_roots_of_each_broker(spark, compiled):
     for a, b in edges:
         below[a].add(b)
     held = defaultdict(set)
-    place = {(row.dialect, row.filter): number for number, row in by_number.items()}
+    number_of = {(row.dialect, row.filter): number for number, row in by_number.items()}
     for row in spark.read.parquet(compiled.subscriptions).collect():
-        held[row.broker].add(place[row.dialect, row.filter])
-    wanted = set()
+        held[row.broker].add(number_of[row.dialect, row.filter])
+    expected = set()
     for broker, numbers in held.items():
-        covered, open_ones = set(), list(numbers)
-        while open_ones:
-            fresh = below[open_ones.pop()] - covered
-            covered |= fresh
-            open_ones += fresh
-        wanted |= {(broker, number) for number in numbers - covered}
-    found = {(row.broker, row.filter) for row in spark.read.parquet(compiled.reduced).collect()}
-    assert found == wanted
-    assert compiled.counts["reduced"] == len(wanted)
+        covered: set[int] = set()
+        unvisited = list(numbers)
+        while unvisited:
+            new = below[unvisited.pop()] - covered
+            covered |= new
+            unvisited += new
+        expected |= {(broker, number) for number in numbers - covered}
+    assert {(row.broker, row.filter) for row in spark.read.parquet(compiled.reduced).collect()} == expected
+    assert compiled.counts["reduced"] == len(expected)
     assert compiled.counts["held"] == sum(map(len, held.values()))
 
 
@@ -117,43 +120,43 @@ def test_no_core_waits_for_the_last_part(filters, cores, parts):
 
 def test_parts_give_the_same_graph(spark, compiled, tmp_path, monkeypatch):
     live = spark.read.parquet(compiled.subscriptions)
-    monkeypatch.setattr(graph, "SMALL_FILTERS", 400)
+    monkeypatch.setattr(build, "SMALL_FILTERS", 400)
     assert parts_for(compiled.counts["filters"], 2) == 2
     counts = write_graph(live, tmp_path, compiled.counts["filters"])
     assert counts == {name: compiled.counts[name] for name in ("edges", "roots", "depth", "held", "reduced")}
     texts = {row.number: row.filter for row in spark.read.parquet(str(tmp_path / "filters")).collect()}
     edges = {(texts[a], texts[b]) for a, b in spark.read.parquet(str(tmp_path / "edges")).collect()}
-    by_number, wanted = tables(spark, compiled)
-    assert edges == {(by_number[a].filter, by_number[b].filter) for a, b in wanted}
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["edges", "filters", "reduced"]
+    by_number, expected = tables(spark, compiled)
+    assert edges == {(by_number[a].filter, by_number[b].filter) for a, b in expected}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["edges", "filters", "reduced"]
 
 
 def test_too_many_pairs_leave_no_graph(spark, tmp_path, monkeypatch):
-    said = []
+    reported: list[str] = []
     rows = spark.createDataFrame(OTHERS, SCHEMA)
-    monkeypatch.setattr("catchment.pipeline.compile.write_graph", lambda *_: "GROUP_PAIRS_MAX")
-    index = compile_subscriptions(rows, tmp_path / "index", report=said.append)
+    monkeypatch.setattr(jobs, "write_graph", lambda *_: "GROUP_PAIRS_MAX")
+    index = compile_subscriptions(rows, tmp_path / "index", report=reported.append)
     assert index.counts["graph_skipped"] == 1
-    assert "no content graph: GROUP_PAIRS_MAX was passed" in said
+    assert "no content graph: GROUP_PAIRS_MAX was passed" in reported
     with pytest.raises(BadIndexError, match="no content graph"):
         _ = index.edges
 
 
-def _refused(rows):
-    raise graph_covers.TooManyPairs("GROUP_PAIRS_MAX")
+def _past_a_limit(rows):
+    raise TooManyPairs("GROUP_PAIRS_MAX")
 
 
-def test_limit_in_a_task_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(graph, "computed", _refused)
-    assert graph.whole(tmp_path, graph.CODED.empty_table()) == {"exceeded": "GROUP_PAIRS_MAX"}
+def test_a_task_answers_with_the_limit_that_it_passed(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "graph_of_rows", _past_a_limit)
+    assert build.all_steps(tmp_path, CODED.empty_table()) == {"exceeded": "GROUP_PAIRS_MAX"}
 
 
-def test_changes_make_it_anew(spark, tmp_path):
+def test_a_change_builds_the_graph_again(spark, tmp_path):
     rows = spark.createDataFrame(OTHERS, SCHEMA)
     index = compile_subscriptions(rows, tmp_path / "index", graph=False)
     assert not index.has_graph
-    gone = spark.createDataFrame([("o7",)], "id string")
-    changed = change_subscriptions(index, removed=gone)
+    removed = spark.createDataFrame([("o7",)], "id string")
+    changed = change_subscriptions(index, removed=removed)
     by_number, _ = tables(spark, changed)
     assert len(by_number) == len(OTHERS) - 1
     assert "true" not in {row.filter for row in by_number.values()}

@@ -1,8 +1,8 @@
-"""Rows matched on Spark equal those matched in this process, whatever their types and however they are split."""
+"""Rows matched on Spark equal rows matched in this process, whatever their types and however they are split."""
 
 import json
 import random
-import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -19,14 +19,19 @@ pytestmark = pytest.mark.spark
 from pyspark.testing import assertDataFrameEqual  # noqa: E402
 
 from catchment.pipeline import index as indexes  # noqa: E402
-from catchment.pipeline import match_counts, match_explained, match_pairs, unmatched  # noqa: E402
-from catchment.pipeline.compile import compile_subscriptions  # noqa: E402
-from catchment.pipeline.inputs import read_notifications  # noqa: E402
-from catchment.pipeline.match import match  # noqa: E402
-from catchment.pipeline.scattered import match_scattered  # noqa: E402
-from catchment.pipeline.shards import shard_of  # noqa: E402
-
-match_module = sys.modules[match.__module__]
+from catchment.pipeline import (  # noqa: E402
+    match,
+    match_counts,
+    match_explained,
+    match_pairs,
+    match_scattered,
+    read_notifications,
+    unmatched,
+)
+from catchment.pipeline.compile.jobs import compile_subscriptions  # noqa: E402
+from catchment.pipeline.compile.shards import shard_of  # noqa: E402
+from catchment.pipeline.match import shards as match_shards  # noqa: E402
+from catchment.pipeline.match.worker import match_task  # noqa: E402
 
 SCHEMA = "id string, subscriber string, filter string"
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -39,7 +44,7 @@ def index_of(spark, path, texts, shards=None, prefix="s"):
 
 
 def quick_index(spark, path, texts, shards=1):
-    """The same by a single process, for tests of matching alone."""
+    """The same, written by this process alone, for tests of matching alone."""
     draft = indexes.begin(path)
     numbers = shard_numbers(spark, len(texts), shards) if shards > 1 else [0] * len(texts)
     for shard in range(shards):
@@ -53,31 +58,31 @@ def quick_index(spark, path, texts, shards=1):
 
 def shard_numbers(spark, count, shards):
     names = spark.createDataFrame([(i, f"s{i}") for i in range(count)], "i int, id string").coalesce(1)
-    found = names.select("i", shard_of(shards).alias("shard")).collect()
-    return [row.shard for row in sorted(found)]
+    rows = names.select("i", shard_of(shards).alias("shard")).collect()
+    return [row.shard for row in sorted(rows)]
 
 
 def written(path, rows):
-    """Rows with an `$id` each, as JSON Lines."""
-    found = [
+    """Writes rows as JSON Lines, each with an `$id`: the path, and the notifications."""
+    stamped = [
         Notification(row, id=str(i)) if isinstance(row, dict) else row.stamped(id=str(i)) for i, row in enumerate(rows)
     ]
-    path.write_text("\n".join(json.dumps(one.to_json()) for one in found))
-    return str(path), found
+    path.write_text("\n".join(json.dumps(notification.to_json()) for notification in stamped))
+    return str(path), stamped
 
 
 def expected(spark, texts, rows, prefix="s"):
-    """What this process finds, as a DataFrame."""
+    """The matches that this process finds, as a DataFrame."""
     matcher = Matcher()
     matcher.add_many([f"{prefix}{i}" for i in range(len(texts))], list(texts))
-    found = [(one.id, matcher.match(one)) for one in rows]
-    return spark.createDataFrame(found, "`$id` string, subscriptions array<string>")
+    matches = [(notification.id, matcher.match(notification)) for notification in rows]
+    return spark.createDataFrame(matches, "`$id` string, subscriptions array<string>")
 
 
 # --- equal to this process ----------------------------------------------------------------------
 
 
-# Longer ids than stand in Arrow's view of a string go to Spark as strings.
+# Ids that are too long for Arrow's views of strings go to Spark as strings.
 LONG = "of the longer kind "
 
 
@@ -85,11 +90,11 @@ LONG = "of the longer kind "
     ("workload", "shards", "prefix"), [(WORKLOADS[0], 1, "s"), (WORKLOADS[1], 3, LONG), (WORKLOADS[2], None, "s")]
 )
 def test_workloads(spark, tmp_path, workload, shards, prefix):
-    texts = [str(one) for one in filters(workload, 400)]
+    texts = [str(filter) for filter in filters(workload, 400)]
     index = index_of(spark, tmp_path / "index", texts, shards, prefix)
     path, rows = written(tmp_path / "n.jsonl", notifications(workload, 300))
-    found = match(read_notifications(spark, path).rows, index)
-    assertDataFrameEqual(found.select("`$id`", "subscriptions"), expected(spark, texts, rows, prefix))
+    matched = match(read_notifications(spark, path).rows, index)
+    assertDataFrameEqual(matched.select("`$id`", "subscriptions"), expected(spark, texts, rows, prefix))
 
 
 NAMES = ("p", "q", "r:int", "A", "a", "d.e", "$source", "$seq", "$time")
@@ -119,8 +124,8 @@ def random_filter(rng):
             return (name, rng.choice(["prefix", "suffix", "substring"]), value)
         return (name, rng.choice(order), value)
 
-    found = Filter.of(*(constraint() for _ in range(rng.randrange(1, 4))))
-    return found | Filter.of(constraint()) if rng.random() < 0.3 else found
+    conjunction = Filter.of(*(constraint() for _ in range(rng.randrange(1, 4))))
+    return conjunction | Filter.of(constraint()) if rng.random() < 0.3 else conjunction
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -131,33 +136,33 @@ def test_random_filters_on_mixed_types(spark, tmp_path, seed):
     index = quick_index(spark, tmp_path / "index", texts, shards=2)
     given = read_notifications(spark, path)
     assert {"p", "p:int", "p:bool", "p:time"} & set(given.rows.columns)
-    found = match(given.rows, index)
-    assertDataFrameEqual(found.select("`$id`", "subscriptions"), expected(spark, texts, rows))
-    assert found.columns == [*given.rows.columns, "subscriptions"]
+    matched = match(given.rows, index)
+    assertDataFrameEqual(matched.select("`$id`", "subscriptions"), expected(spark, texts, rows))
+    assert matched.columns == [*given.rows.columns, "subscriptions"]
 
 
 def test_small_pieces_and_split_batches(spark, tmp_path, monkeypatch):
-    """Patched in the driver: a job carries its number of rows; splitting is tried here, in this process."""
+    """Run in this process, where the limits can be smaller."""
     texts = [f"x >= {i}" for i in range(40)]
     index = quick_index(spark, tmp_path / "index", texts, shards=2)
     rows = [{"x": i} for i in range(30)]
     df = spark.createDataFrame([(i,) for i in range(30)], "x long")
-    job = match_module._job(df, index, None)
-    monkeypatch.setattr(match_module, "BATCH_MATCHES_MAX", 50)
+    task = replace(match_task(df, index, None), rows_max=7)
+    monkeypatch.setattr(match_shards, "BATCH_MATCHES_MAX", 50)
     batch = df.toDF("c0").toArrow().combine_chunks().to_batches()[0]
-    pieces = list(match_module._Job(job.shards, job.columns, 7).found([batch]))
+    pieces = list(task.pieces([batch]))
     assert len(pieces) > 5
     matcher = Matcher()
     matcher.add_many([f"s{i}" for i in range(40)], texts)
-    shards = match_module.opened_shards(job.shards)
-    lists = [ids for _, found in pieces for some in shards.lists(found) for ids in some.to_pylist()]
+    shards = match_shards.open_shards(task.shards)
+    lists = [ids for _, matches in pieces for array in shards.lists(matches) for ids in array.to_pylist()]
     assert lists == [matcher.match(row) for row in rows]
 
 
 # --- odd tables ---------------------------------------------------------------------------------
 
 
-def test_rows_that_are_no_notification_have_null(spark, tmp_path):
+def test_rows_that_are_not_notifications_have_null(spark, tmp_path):
     index = quick_index(spark, tmp_path / "index", ["x > 1", "string x any"])
     rows = [
         (1, 2.0, None),
@@ -168,19 +173,19 @@ def test_rows_that_are_no_notification_have_null(spark, tmp_path):
         (6, float("inf"), None),
     ]
     df = spark.createDataFrame(rows, "n int, x double, `x:string` string")
-    found = {row.n: row.subscriptions for row in match(df, index).collect()}
-    assert found == {1: ["s0"], 2: None, 3: ["s1"], 4: None, 5: [], 6: None}
+    matches = {row.n: row.subscriptions for row in match(df, index).collect()}
+    assert matches == {1: ["s0"], 2: None, 3: ["s1"], 4: None, 5: [], 6: None}
 
 
-def test_wide_tables_of_which_a_row_has_little(spark, tmp_path):
-    """All types, a payload, rows that are no notification, and those beside."""
+def test_wide_tables_whose_rows_have_few_values(spark, tmp_path):
+    """All types, a payload, and rows that are not notifications among others."""
     names = [f"n{i}" for i in range(128)]
     schema = "`$time` timestamp, `$payload` binary, x double, `x:string` string, b boolean, " + ", ".join(
         f"`{name}` long" for name in names
     )
     texts = ["x > 1", "string x any", "$time < 2026-11-16", "b = true", "n7 = 9007199254740993", "not exists(n7)"]
     index = quick_index(spark, tmp_path / "index", texts, shards=2)
-    rows = [
+    rows: list[dict[str, object]] = [
         {"x": 2.0, "$time": NOW, "$payload": b"\0"},
         {"x": float("nan"), "n7": 1},
         {"x:string": "é", "b": True},
@@ -191,10 +196,10 @@ def test_wide_tables_of_which_a_row_has_little(spark, tmp_path):
     ]
     fields = ["$time", "$payload", "x", "x:string", "b", *names]
     df = spark.createDataFrame([tuple(row.get(name) for name in fields) for row in rows], schema).coalesce(1)
-    found = match(df, index)
-    kept = [tuple(row[:-1]) for row in found.collect()]
+    matched = match(df, index)
+    kept = [tuple(row[:-1]) for row in matched.collect()]
     assert sorted(map(str, kept)) == sorted(str(tuple(row)) for row in df.collect())
-    by_row = {(row["n7"], row["x:string"], str(row["x"])): row.subscriptions for row in found.collect()}
+    by_row = {(row["n7"], row["x:string"], str(row["x"])): row.subscriptions for row in matched.collect()}
     assert by_row == {
         (None, None, "2.0"): ["s0", "s2", "s5"],
         (1, None, "nan"): None,
@@ -211,21 +216,25 @@ def test_wide_tables_of_which_a_row_has_little(spark, tmp_path):
 KINDS = "struct<string:string,int:bigint,float:double,bool:boolean,time:timestamp>"
 
 
-def folded(spark, rows, shape=f"n int, `$time` timestamp, attributes map<string,{KINDS}>, l array<int>"):
-    kinds = {str: 0, int: 1, float: 2, bool: 3, datetime: 4}
+def frame_with_map(spark, rows):
+    """A table of times and of attributes in a map, with a column that cannot be an attribute."""
+    place_of_type = {str: 0, int: 1, float: 2, bool: 3, datetime: 4}
 
-    def field(value):
-        return None if value is None else tuple(value if place == kinds[type(value)] else None for place in range(5))
+    def struct(value):
+        if value is None:
+            return None
+        return tuple(value if place == place_of_type[type(value)] else None for place in range(5))
 
     made = [
-        (i, time, None if found is None else {name: field(one) for name, one in found.items()}, [i])
-        for i, (time, found) in enumerate(rows)
+        (i, time, None if attributes is None else {name: struct(value) for name, value in attributes.items()}, [i])
+        for i, (time, attributes) in enumerate(rows)
     ]
-    return spark.createDataFrame(made, shape)
+    return spark.createDataFrame(made, f"n int, `$time` timestamp, attributes map<string,{KINDS}>, l array<int>")
 
 
 def test_a_map_of_attributes(spark, tmp_path):
-    """All types, columns beside it, one that is no attribute, nulls, rows that are no notification."""
+    """All types, columns beside the map, a column that cannot be an attribute, nulls, rows that are not
+    notifications."""
     texts = ["x > 1", "string x any", "$time < 2026-11-16", "b = true", "n7 = 9007199254740993", "not exists(n7)"]
     index = quick_index(spark, tmp_path / "index", texts, shards=2)
     rows = [
@@ -237,22 +246,22 @@ def test_a_map_of_attributes(spark, tmp_path):
         (None, {"n7": 2**53 + 1, "b": False, "y": None}),
         (None, {}),
     ]
-    df = folded(spark, rows)
+    df = frame_with_map(spark, rows)
     chosen = ["$time", "attributes"]
     with pytest.raises(InputError, match="array<int>"):
         match(df, index)
-    found = match(df, index, chosen)
-    assert found.columns == [*df.columns, "subscriptions"]
-    assertDataFrameEqual(found.drop("subscriptions"), df)
-    lists = {row.n: row.subscriptions for row in found.collect()}
+    matched = match(df, index, chosen)
+    assert matched.columns == [*df.columns, "subscriptions"]
+    assertDataFrameEqual(matched.drop("subscriptions"), df)
+    matches = {row.n: row.subscriptions for row in matched.collect()}
     wanted = {0: ["s0", "s2", "s5"], 1: None, 2: ["s1", "s3", "s5"], 3: None, 4: ["s5"], 5: ["s4"], 6: ["s5"]}
-    assert lists == wanted
+    assert matches == wanted
     counts = {row.subscription: row["count"] for row in match_counts(df, index, chosen).collect()}
     assert counts == {"s0": 1, "s1": 1, "s2": 1, "s3": 1, "s4": 1, "s5": 4}
     scattered = match_scattered(df, index, chosen, shards=1)
     assert {row.n: row.subscriptions for row in scattered.collect()} == wanted
-    why = match_explained(df, index, ["s0"], chosen)
-    assert {row.n: row.matched for row in why.collect()} == {
+    explained = match_explained(df, index, ["s0"], chosen)
+    assert {row.n: row.matched for row in explained.collect()} == {
         n: None if ids is None else "s0" in ids for n, ids in wanted.items()
     }
 
@@ -262,9 +271,9 @@ def test_command_line_with_a_map(spark, tmp_path, run):
     path, _ = written(tmp_path / "n.jsonl", [{"x": 2}, {"y": "a"}, {"x": "a"}])
     code, out, _ = run("match", path, "--index", str(tmp_path / "index"), "-o", str(tmp_path / "out"), "--map")
     assert (code, "2 matched, 2 matches" in out) == (0, True)
-    found = spark.read.parquet(str(tmp_path / "out" / "matched"))
-    assert found.columns == ["$id", "$source", "$time", "$seq", "$payload", "attributes", "subscriptions"]
-    assert {row["$id"]: row.subscriptions for row in found.collect()} == {"0": ["s0"], "1": ["s1"], "2": []}
+    matched = spark.read.parquet(str(tmp_path / "out" / "matched"))
+    assert matched.columns == ["$id", "$source", "$time", "$seq", "$payload", "attributes", "subscriptions"]
+    assert {row["$id"]: row.subscriptions for row in matched.collect()} == {"0": ["s0"], "1": ["s1"], "2": []}
 
 
 def test_a_map_of_one_type(spark, tmp_path):
@@ -281,8 +290,8 @@ def test_columns_of_other_types_pass_through(spark, tmp_path):
     df = spark.createDataFrame([(2, [1, 2]), (None, None)], "x short, l array<int>")
     with pytest.raises(InputError, match="array<int>"):
         match(df, index)
-    found = match(df, index, attributes=["x"]).collect()
-    assert sorted((row.x or 0, row.l, row.subscriptions) for row in found) == [
+    rows = match(df, index, attributes=["x"]).collect()
+    assert sorted((row.x or 0, row.l, row.subscriptions) for row in rows) == [
         (0, None, ["s1"]),
         (2, [1, 2], ["s0", "s1"]),
     ]
@@ -325,26 +334,22 @@ def test_command_line(spark, tmp_path, run):
     assert (code, json.loads(out)["version"], json.loads(out)["live"]) == (0, 1, 3)
     assert "1 row" in err
     code, out, err = run("match", tmp_path / "n.jsonl", "--index", tmp_path / "index", "-o", tmp_path / "out", "--json")
-    assert (code, json.loads(out)) == (
-        0,
-        {"notifications": 3, "matched": 2, "matches": 4, "rejected": 1} | places(json.loads(out)),
-    )
+    summary = json.loads(out)
+    counts = {name: summary[name] for name in ("notifications", "matched", "matches", "rejected")}
+    assert (code, counts) == (0, {"notifications": 3, "matched": 2, "matches": 4, "rejected": 1})
+    assert summary.keys() == counts.keys() | {"index", "version", "output"}
     rows = spark.read.parquet(str(tmp_path / "out/matched")).collect()
     assert sorted((row.x or 0, row.subscriptions) for row in rows) == [(0, []), (1, ["s0"]), (3, ["s0", "s1", "s2"])]
     assert [row.row for row in spark.read.parquet(str(tmp_path / "out/rejects")).collect()] == [3]
-    (tmp_path / "gone.csv").write_text("id\ns0\n")
-    code, out, err = run("compile", "--remove", tmp_path / "gone.csv", "-o", tmp_path / "index")
+    (tmp_path / "removed.csv").write_text("id\ns0\n")
+    code, out, err = run("compile", "--remove", tmp_path / "removed.csv", "-o", tmp_path / "index")
     assert (code, "version 2" in out, "2 live" in out) == (0, True, True)
     code, out, _ = run(
         "match", tmp_path / "n.jsonl", "--index", tmp_path / "index", "-o", tmp_path / "counts", "--counts"
     )
     assert code == 0
-    found = spark.read.parquet(str(tmp_path / "counts/matched")).collect()
-    assert sorted((row.subscription, row["count"]) for row in found) == [("s1", 1), ("s2", 1)]
-
-
-def places(found):
-    return {name: found[name] for name in ("index", "version", "output")}
+    rows = spark.read.parquet(str(tmp_path / "counts/matched")).collect()
+    assert sorted((row.subscription, row["count"]) for row in rows) == [("s1", 1), ("s2", 1)]
 
 
 def test_command_line_complains(spark, tmp_path, run):

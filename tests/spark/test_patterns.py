@@ -1,7 +1,6 @@
 """Patterns on Spark against the model's Monitor, fed in publication order."""
 
 import json
-import os
 import random
 from datetime import UTC, datetime, timedelta
 
@@ -11,6 +10,7 @@ from catchment.errors import InputError
 from catchment.model.monitor import Monitor
 from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
+from tests.spark.samples import set_changed
 
 pytestmark = pytest.mark.spark
 
@@ -31,7 +31,8 @@ PATTERNS = {
 
 
 def notification(rng: random.Random, i: int, seconds: float, untimed: float = 0.05) -> Notification:
-    """Many at one instant, equal numbers of two types as keys, and a few without what a pattern needs."""
+    """Notifications of which many are at one instant, equal numbers of two types are keys, and a few lack what a
+    pattern needs."""
     values = {"kind": rng.choice("ABCD"), "level": rng.choice([None, 0, 1, 2, 2.0, True])}
     values["host"] = rng.choice([None, "a", "b", "1", 1, 1.0, 2.5])
     time = None if rng.random() < untimed else START + timedelta(milliseconds=rng.randrange(int(seconds * 1000)) // 3)
@@ -40,43 +41,51 @@ def notification(rng: random.Random, i: int, seconds: float, untimed: float = 0.
     return Notification(attributes, id=rng.choice([None, str(i)]), source=source, seq=seq, time=time)
 
 
-def text(one: Notification) -> str:
-    return json.dumps(one.to_json())
+def text(notification: Notification) -> str:
+    return json.dumps(notification.to_json())
 
 
-def order(one: Notification):
-    fields = (one.time, one.source, one.seq, one.id)
-    return [(value is None, 0 if value is None else value) for value in fields], json.dumps(one.to_json())
+def order(notification: Notification):
+    fields = (notification.time, notification.source, notification.seq, notification.id)
+    return [(value is None, 0 if value is None else value) for value in fields], text(notification)
 
 
-def row(one: Notification):
-    kind = {str: "host", int: "host:int", float: "host:float"}
-    level = {int: "level", float: "level:float", bool: "level:bool"}
-    found = {"$id": one.id, "$source": one.source, "$time": one.time, "$seq": one.seq, "kind": one["kind"]}
-    found |= {kind[type(value)]: value for name, value in one.items() if name == "host"}
-    return found | {level[type(value)]: value for name, value in one.items() if name == "level"}
+HOST_COLUMNS: dict[type, str] = {str: "host", int: "host:int", float: "host:float"}
+LEVEL_COLUMNS: dict[type, str] = {int: "level", float: "level:float", bool: "level:bool"}
+
+
+def row(notification: Notification):
+    """The row of a notification in SCHEMA."""
+    cells = {f"${name}": getattr(notification, name) for name in ("id", "source", "time", "seq")}
+    cells |= {"kind": notification["kind"]}
+    for name, columns in (("host", HOST_COLUMNS), ("level", LEVEL_COLUMNS)):
+        value = notification.get(name)
+        if value is not None:
+            cells[columns[type(value)]] = value
+    return cells
 
 
 def expected(notifications, patterns):
     """For each pattern the sequences that its Monitor returns."""
-    dated = sorted((one for one in notifications if one.time), key=order)
-    found = []
+    dated = sorted((notification for notification in notifications if notification.time), key=order)
+    sequences = []
     for id, pattern in patterns.items():
         monitor = Monitor(Pattern(pattern))
-        for one in dated:
-            for sequence in monitor.on_notification(one, START):
-                found.append((id, *(text(match.notification) for match in sequence)))
-    return sorted(found)
+        for notification in dated:
+            for sequence in monitor.on_notification(notification, START):
+                sequences.append((id, *(text(step.notification) for step in sequence)))
+    return sorted(sequences)
 
 
 def compared(rows):
-    """Rows as `expected` gives them; what the other columns say is checked on the way."""
-    found = []
-    for one in rows:
-        times = [Notification.parse(text).time for text in one.notifications]
-        assert [one.first.astimezone(UTC), one.last.astimezone(UTC)] == [times[0], times[-1]]
-        found.append((one.pattern, *(text(Notification.parse(line)) for line in one.notifications)))
-    return sorted(found)
+    """The rows in the form of `expected`. Checks their other columns on the way."""
+    sequences = []
+    for detected in rows:
+        notifications = [Notification.parse(line) for line in detected.notifications]
+        ends = [notifications[0].time, notifications[-1].time]
+        assert [detected.first.astimezone(UTC), detected.last.astimezone(UTC)] == ends
+        sequences.append((detected.pattern, *map(text, notifications)))
+    return sorted(sequences)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -85,27 +94,27 @@ def test_a_batch_finds_what_the_monitor_finds(spark, seed):
 
     rng = random.Random(seed)
     notifications = [notification(rng, i, 30) for i in range(500)]
-    df = spark.createDataFrame([row(one) for one in notifications], SCHEMA).repartition(3)
-    found = detect(df, PATTERNS)
-    assert found.schema == DETECTED
-    rows = compared(found.collect())
-    assert rows == expected(notifications, PATTERNS)
-    assert {one[0] for one in rows} == set(PATTERNS) - {"never"}
+    df = spark.createDataFrame(list(map(row, notifications)), SCHEMA).repartition(3)
+    detected = detect(df, PATTERNS)
+    assert detected.schema == DETECTED
+    sequences = compared(detected.collect())
+    assert sequences == expected(notifications, PATTERNS)
+    assert {pattern for pattern, *_ in sequences} == set(PATTERNS) - {"never"}
 
 
 def test_equal_numbers_are_one_key_and_booleans_another(spark):
     from catchment.pipeline.patterns import detect
 
     levels = [2, True, 2.0, 1]
-    stream = [
+    notifications = [
         Notification({"kind": "A", "level": level}, time=START + timedelta(seconds=i)) for i, level in enumerate(levels)
     ]
-    df = spark.createDataFrame([row(one) for one in stream], SCHEMA)
-    (found,) = detect(df, {"p": Pattern("[kind = 'A'] -> [kind = 'A'] by level")}).collect()
-    assert (found.key, len(found.notifications)) == ('{"level": 2}', 2)
+    df = spark.createDataFrame(list(map(row, notifications)), SCHEMA)
+    (sequence,) = detect(df, {"p": Pattern("[kind = 'A'] -> [kind = 'A'] by level")}).collect()
+    assert (sequence.key, len(sequence.notifications)) == ('{"level": 2}', 2)
 
 
-def test_only_what_matches_some_step_is_shuffled(spark):
+def test_no_row_matches_a_step(spark):
     from catchment.pipeline.patterns import detect
 
     df = spark.createDataFrame([row(notification(random.Random(3), 1, 30, 0))] * 5, SCHEMA)
@@ -114,7 +123,7 @@ def test_only_what_matches_some_step_is_shuffled(spark):
 
 
 @pytest.mark.parametrize(("schema", "patterns"), [("kind string", PATTERNS), (SCHEMA, {})])
-def test_what_cannot_be_is_refused(spark, schema, patterns):
+def test_a_missing_time_and_missing_patterns_are_errors(spark, schema, patterns):
     from catchment.pipeline.patterns import detect
 
     with pytest.raises(InputError):
@@ -124,39 +133,40 @@ def test_what_cannot_be_is_refused(spark, schema, patterns):
 # ---- streams -----------------------------------------------------------------------------------
 
 
-# Each key costs a stream some milliseconds of state: patterns of few keys.
+# Each key costs a stream some milliseconds for its state, so these patterns have few keys.
 STREAMED = {id: PATTERNS[id] for id in ("pair", "by host")}
 STREAMED["soon"] = '[kind in ("A", "B")] -> [level > 1] within 6s by kind'
 
 
 def run(spark, source, target, checkpoint, late):
-    """All that is in the directory, some files at a time; ends when there is no more."""
+    """Runs a stream over all that is in the directory, one file at a time; it ends when there is no more."""
     from catchment.pipeline.patterns import detect
 
     stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(source))
-    found = detect(stream, STREAMED, late=late)
-    query = found.writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
+    detected = detect(stream, STREAMED, late=late)
+    query = detected.writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
     query.outputMode("append").trigger(availableNow=True).start(str(target)).awaitTermination()
 
 
 def write(source, number, notifications):
-    lines = [
-        json.dumps({k: v.isoformat() if k == "$time" and v else v for k, v in row(one).items()})
-        for one in notifications
-    ]
+    rows = [row(notification) for notification in notifications]
+    lines = [json.dumps(cells | {"$time": cells["$time"].isoformat()}) for cells in rows]
     path = source / f"{number:04}.json"
     path.write_text("\n".join(lines), "utf-8")
-    # Spark takes files by the time they were last changed, which must not depend on how fast this runs.
-    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+    set_changed(path, number)
 
 
 def test_a_stream_finds_what_the_monitor_finds_after_a_restart_too(spark, tmp_path):
-    """Rows come shuffled by less than the watermark; a last one, that matches nothing, lets it pass them all."""
+    """Rows come out of order, by less than `late`. A last one, which matches nothing, lets the watermark pass them."""
     pytest.importorskip("google.protobuf", reason="state of Spark's streams needs protobuf")
     source, rng, late = tmp_path / "in", random.Random(5), timedelta(seconds=8)
     source.mkdir()
     notifications = [notification(rng, i, 90, 0) for i in range(150)]
-    jittered = sorted(notifications, key=lambda one: one.time + rng.random() * late)
+
+    def arrival(notification):
+        return notification.time + rng.random() * late
+
+    jittered = sorted(notifications, key=arrival)
     for number in range(3):
         write(source, number, jittered[number * 50 : number * 50 + 50])
         if number == 1:
@@ -165,17 +175,17 @@ def test_a_stream_finds_what_the_monitor_finds_after_a_restart_too(spark, tmp_pa
     run(spark, source, tmp_path / "out", tmp_path / "checkpoint", late)
     rows = spark.read.parquet(str(tmp_path / "out")).collect()
     assert compared(rows) == expected(notifications, STREAMED)
-    assert {one.pattern for one in rows} == set(STREAMED)
+    assert {detected.pattern for detected in rows} == set(STREAMED)
 
 
-def test_what_is_published_before_the_watermark_is_late(spark, tmp_path):
+def test_a_row_from_before_the_watermark_is_late(spark, tmp_path):
     pytest.importorskip("google.protobuf", reason="state of Spark's streams needs protobuf")
     source = tmp_path / "in"
     source.mkdir()
     minutes = [("A", 0), ("end", 10), ("end", 12), ("B", 5), ("B", 13), ("end", 30)]
-    stream = [Notification({"kind": kind}, time=START + timedelta(minutes=at)) for kind, at in minutes]
-    for number, one in enumerate(stream):
-        write(source, number, [one])
+    notifications = [Notification({"kind": kind}, time=START + timedelta(minutes=at)) for kind, at in minutes]
+    for number, notification in enumerate(notifications):
+        write(source, number, [notification])
     run(spark, source, tmp_path / "out", tmp_path / "checkpoint", timedelta(minutes=1))
-    rows = [one for one in spark.read.parquet(str(tmp_path / "out")).collect() if one.pattern == "pair"]
-    assert compared(rows) == [("pair", text(stream[0]), text(stream[4]))]
+    rows = spark.read.parquet(str(tmp_path / "out")).where("pattern = 'pair'").collect()
+    assert compared(rows) == [("pair", text(notifications[0]), text(notifications[4]))]

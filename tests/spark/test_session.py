@@ -1,5 +1,6 @@
 """The session that the jobs expect."""
 
+import os
 import sys
 
 import pytest
@@ -30,15 +31,15 @@ def test_workers_run_our_python(spark):
         for _ in batches:
             yield pa.RecordBatch.from_pydict({"python": [sys.executable]})
 
-    found = spark.range(1).mapInArrow(executable, "python string").collect()
-    assert [row.python for row in found] == [sys.executable]
+    rows = spark.range(1).mapInArrow(executable, "python string").collect()
+    assert [row.python for row in rows] == [sys.executable]
 
 
 def test_a_numba_cache_is_passed_on(monkeypatch, tmp_path):
     from catchment.pipeline import session
 
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    assert session._settings("local[2]")["spark.executorEnv.NUMBA_CACHE_DIR"] == str(tmp_path)
+    assert session.settings_for("local[2]")["spark.executorEnv.NUMBA_CACHE_DIR"] == str(tmp_path)
 
 
 def test_kernels_beside_the_sources_are_used_where_they_can_be_written(monkeypatch):
@@ -46,35 +47,35 @@ def test_kernels_beside_the_sources_are_used_where_they_can_be_written(monkeypat
 
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     assert session.numba_cache() is None
-    monkeypatch.setattr(session.os, "access", lambda *_: False)
-    assert "catchment-numba" in session.numba_cache()
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert "catchment-numba" in str(session.numba_cache())
 
 
 @pytest.mark.parametrize("home", ["", "/nowhere"])
-def test_missing_java_is_said(monkeypatch, home):
+def test_missing_java_is_an_error(monkeypatch, home):
     from catchment.pipeline import session
 
     monkeypatch.setenv("JAVA_HOME", home)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UnavailableError, match="Java 17"):
-        session._require_java()
+        session.require_java()
 
 
-@pytest.mark.parametrize(("found", "ours"), [("", True), ("-Xmx1g", True), ("-Xmx1g -XX:+UseSerialGC", False)])
-def test_java_is_told_one_collector(monkeypatch, found, ours):
-    """Of two it takes none, and does not start."""
+@pytest.mark.parametrize(("options", "ours"), [("", True), ("-Xmx1g", True), ("-Xmx1g -XX:+UseSerialGC", False)])
+def test_java_gets_one_collector(monkeypatch, options, ours):
+    """With two collectors named, it does not start."""
     from catchment.pipeline import session
 
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", found)
-    settings = session._settings("local[2]")
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", options)
+    settings = session.settings_for("local[2]")
     for process in ("driver", "executor"):
         assert ("UseParallelGC" in settings[f"spark.{process}.extraJavaOptions"]) == ours
 
 
-def test_workers_look_for_garbage_only_in_what_is_new(spark):
-    """After a few tasks; Spark looks after each."""
+def test_workers_look_for_garbage_only_in_new_objects(spark):
+    """After a few tasks; Spark collects garbage after each."""
 
-    def looked(batches):
+    def counts(batches):
         import gc
 
         import pyarrow as pa
@@ -83,11 +84,11 @@ def test_workers_look_for_garbage_only_in_what_is_new(spark):
 
         for _ in batches:
             pass
-        yield pa.RecordBatch.from_pydict({"left": [gc.get_freeze_count()], "looked at": [len(gc.get_objects())]})
+        yield pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()], "tracked": [len(gc.get_objects())]})
 
-    rows, found = spark.range(2).repartition(2), []
+    rows, workers = spark.range(2).repartition(2), []
     for _ in range(20):  # tasks may go to workers that are new
-        found = rows.mapInArrow(looked, "left bigint, `looked at` bigint").collect()
-        if all(one["left"] > 5 * one["looked at"] for one in found):
+        workers = rows.mapInArrow(counts, "frozen bigint, tracked bigint").collect()
+        if all(worker.frozen > 5 * worker.tracked for worker in workers):
             return
-    pytest.fail(f"after 20 tasks: {found}")
+    pytest.fail(f"after 20 tasks: {workers}")

@@ -1,14 +1,13 @@
-"""`spark-submit` runs a job: on the master and with the settings that it was told, and otherwise with ours."""
+"""`spark-submit` runs a job on the master and with the settings that it was given, and with ours for the rest."""
 
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.spark import given as made
+from tests.spark import samples
 
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -17,10 +16,10 @@ SECONDS_MAX = 600
 
 
 def submit(*arguments):
-    told = ["--master", "local[1]", "--name", "told", "--conf", "spark.sql.session.timeZone=CET"]
-    quick = ["--conf", "spark.ui.enabled=false", "--driver-java-options", made.quick_java()]
+    given = ["--master", "local[1]", "--name", "our job", "--conf", "spark.sql.session.timeZone=CET"]
+    quick = ["--conf", "spark.ui.enabled=false", "--driver-java-options", samples.quick_java()]
     return subprocess.run(
-        [f"{made.spark_home()}/bin/spark-submit", *told, *quick, *map(str, arguments)],
+        [f"{samples.spark_home()}/bin/spark-submit", *given, *quick, *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=SECONDS_MAX,
@@ -30,13 +29,13 @@ def submit(*arguments):
 
 
 def test_a_job_is_submitted(tmp_path):
-    given = made.some(50)
-    made.write(tmp_path, given)
-    made.write_index(tmp_path / "index", made.FILTERS)
-    done = submit(Path(__file__).with_name("submitted.py"), tmp_path)
+    notifications = samples.some_notifications(50)
+    samples.write_inputs(tmp_path, notifications)
+    samples.write_index(tmp_path / "index", samples.FILTERS)
+    done = submit(samples.PROGRAMS / "submitted.py", tmp_path)
     assert done.returncode == 0, done.stderr[done.stderr.find("Traceback") :][:5_000]
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert (found["master"], found["name"], found["time zone"], found["case"]) == ("local[1]", "told", "CET", "true")
-    assert found["match"] == made.matches(given)
-    assert found["command"] == 0
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert [results[name] for name in ("master", "name", "time zone", "case")] == ["local[1]", "our job", "CET", "true"]
+    assert results["match"] == samples.expected_matches(notifications)
+    assert results["command"] == 0
     assert "50 notifications" in done.stdout

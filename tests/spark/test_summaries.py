@@ -1,4 +1,4 @@
-"""Summaries as tables: what they say of a notification is what the structure says, and never less than is true."""
+"""Summaries as tables: they agree with the structure, and never leave out a filter that matches."""
 
 from collections import Counter
 
@@ -10,7 +10,7 @@ from catchment.sim.benchmark_data import filters, notifications
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.spark
 
-from catchment.pipeline.compile import compile_subscriptions  # noqa: E402
+from catchment.pipeline.compile.jobs import compile_subscriptions  # noqa: E402
 
 SCHEMA = "id string, subscriber string, filter string, broker string"
 OTHERS = [
@@ -22,7 +22,7 @@ OTHERS = [
 
 @pytest.fixture(scope="module")
 def compiled(spark, tmp_path_factory):
-    texts = [str(one) for workload in ("W2", "W3") for one in filters(workload, 200)]
+    texts = [str(filter) for workload in ("W2", "W3") for filter in filters(workload, 200)]
     rows = [(f"s{i}", "c", text, "b1" if i % 2 else None) for i, text in enumerate(texts)]
     return compile_subscriptions(spark.createDataFrame(rows + OTHERS, SCHEMA), tmp_path_factory.mktemp("s") / "index")
 
@@ -37,13 +37,13 @@ def holds(row, value):
     return False
 
 
-def matched(rows, seen, names):
-    """Algorithm 1 over rows."""
-    collected = {(id, row.attribute) for row in rows for id in row.ids if row.attribute in seen
-                 and holds(row, seen[row.attribute])}  # fmt: skip
+def matched(rows, notification, names):
+    """Algorithm 1 of the summaries text, over the rows of a broker."""
+    satisfied = [row for row in rows if row.attribute in notification and holds(row, notification[row.attribute])]
+    collected = {(id, row.attribute) for row in satisfied for id in row.ids}
     counters = Counter(id for id, _ in collected)
-    every = {id for row in rows if row.kind == "everything" for id in row.ids}
-    return every | {id for id, count in counters.items() if count == len(names[id])}
+    unconditional = {id for row in rows if row.kind == "everything" for id in row.ids}
+    return unconditional | {id for id, count in counters.items() if count == len(names[id])}
 
 
 def test_rows_never_leave_out_a_match(spark, compiled):
@@ -51,16 +51,16 @@ def test_rows_never_leave_out_a_match(spark, compiled):
     rows = spark.read.parquet(compiled.summaries).collect()
     reduced = spark.read.parquet(compiled.reduced).collect()
     names = {number: Filter(text).names for number, text in texts.items()}
-    for seen in [*notifications("W2", 10), *notifications("W3", 10)]:
+    for notification in [*notifications("W2", 10), *notifications("W3", 10)]:
         for broker in (None, "b1"):
             held = {row.filter for row in reduced if row.broker == broker}
-            wanted = {number for number in held if Filter(texts[number]).matches(seen)}
-            assert wanted <= matched([row for row in rows if row.broker == broker], seen, names) <= held
+            matching = {number for number in held if Filter(texts[number]).matches(notification)}
+            assert matching <= matched([row for row in rows if row.broker == broker], notification, names) <= held
 
 
 def test_kinds_and_bounds(spark, compiled):
-    rows = {(row.attribute, row.kind): row for row in spark.read.parquet(compiled.summaries).collect()
-            if row.broker == "b2"}  # fmt: skip
+    of_broker = spark.read.parquet(compiled.summaries).where("broker = 'b2'").collect()
+    rows = {(row.attribute, row.kind): row for row in of_broker}
     assert rows["f", "bool"].low == rows["f", "bool"].high == 1.0
     assert rows["f", "bool"].operator == "="
     assert rows["t", "time"].low_time is not None

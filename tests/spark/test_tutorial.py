@@ -1,4 +1,4 @@
-"""The data of the tutorial, and what it says of them."""
+"""The data of the tutorial give the numbers that the tutorial shows."""
 
 from pathlib import Path
 

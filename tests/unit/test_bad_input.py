@@ -1,7 +1,6 @@
-"""Input that is wrong, huge or hostile: a typed error that says what and where, at once."""
+"""Input that is wrong, huge or hostile gets a typed error, at once. The error says what is wrong and where."""
 
 from datetime import datetime
-from typing import Any
 
 import pytest
 
@@ -30,7 +29,7 @@ LONG = 10 * 1024 * 1024
         ("y = 1, x in (1, 'a')", 1, 8, "mixes number and string", ""),
     ],
 )
-def test_a_parse_error_names_place_found_and_expected(
+def test_a_parse_error_says_where_what_was_found_and_what_was_expected(
     text: str, line: int, column: int, found: str, expected: str
 ) -> None:
     with pytest.raises(ParseError) as raised:
@@ -57,12 +56,12 @@ def test_a_parse_error_names_place_found_and_expected(
     ],
     ids=["digits", "string", "parentheses", "nots", "nested nots", "ors", "in", "glob", "escapes", "name", "points"],
 )
-def test_hostile_filters_are_refused_or_read(text: str) -> None:
+def test_hostile_filters_are_refused_or_parsed(text: str) -> None:
     for parse in (Filter, Pattern):
         try:
             parse(text)
         except CatchmentError as problem:
-            assert len(str(problem)) < 1_000  # noqa: PT017 - it may also parse
+            assert len(str(problem)) < 1_000  # noqa: PT017 - some of the texts are allowed
 
 
 @pytest.mark.parametrize(
@@ -81,15 +80,15 @@ def test_hostile_filters_are_refused_or_read(text: str) -> None:
     ],
     ids=["nan", "inf", "2**63", "10**5000", "None", "list", "bytes", "surrogate", "naive time", "10 MB"],
 )
-def test_what_is_no_value_is_refused_by_name(value: object, error: type[CatchmentError]) -> None:
+def test_a_value_of_no_type_is_refused_and_its_attribute_named(value: object, error: type[CatchmentError]) -> None:
     with pytest.raises(error, match="'x'"):
         Notification({"x": value})
 
 
 @pytest.mark.parametrize("name", ["", 3, None, "\udfff", "a" * 300, "$x"])
-def test_what_is_no_name_is_refused(name: Any) -> None:
+def test_a_bad_name_is_refused(name: object) -> None:
     with pytest.raises(CatchmentError):
-        Notification({name: 1})
+        Notification({name: 1})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -134,9 +133,10 @@ def test_envelope_and_payload_are_checked() -> None:
 
 
 def test_typed_json_values() -> None:
-    found = Notification.parse('{"a": {"float": 4}, "b": {"int": "9007199254740993"}, "c": {"string": "x"}, "d": 4.0}')
-    assert [type(found[name]) for name in "abcd"] == [float, int, str, float]
-    assert found["b"] == 9007199254740993
+    text = '{"a": {"float": 4}, "b": {"int": "9007199254740993"}, "c": {"string": "x"}, "d": 4.0}'
+    notification = Notification.parse(text)
+    assert [type(notification[name]) for name in "abcd"] == [float, int, str, float]
+    assert notification["b"] == 9007199254740993
 
 
 @pytest.mark.parametrize(
@@ -154,12 +154,12 @@ def test_bad_durations(text: str) -> None:
 
 
 def test_a_glob_never_backtracks() -> None:
-    """The pattern that takes naive matchers exponential time."""
+    """With this pattern naive matchers take exponential time."""
     assert not glob("*a" * 500 + "b").matches("a" * 20_000)
 
 
-def test_string_questions_past_the_limit_get_the_sound_answer() -> None:
-    """Many different suffixes and substrings at once: the joint automaton is huge."""
+def test_relations_of_strings_past_the_limit_get_the_sound_answer() -> None:
+    """The joint automaton of many different substrings is huge."""
     parts = [f's contains "{chr(97 + i)}{chr(98 + i)}{chr(97 + i)}"' for i in range(14)]
     large = Filter(" and ".join(parts))
     assert not large.is_empty

@@ -1,27 +1,26 @@
 """The centralized baseline, message by message and on a simulated network."""
 
 from catchment import Filter, Notification, Pattern
-from catchment.errors import RemoteProtocolError
-from catchment.routing.baselines import CentralizedCore, Registry
+from catchment.routing.baselines.centralized import CentralizedCore, Registry
+from catchment.routing.baselines.messages import AddressedHeader, Registration
+from catchment.routing.core import Table
 from catchment.routing.messages import (
     Cancel,
     Client,
     ClientDown,
     Deliver,
     Forward,
-    Interest,
-    Links,
     LinkUp,
     Neighbor,
     Refuse,
-    Registration,
     Routed,
     Send,
     Subscribe,
     Unsubscribe,
 )
-from catchment.sim.conformance import CORES
-from catchment.sim.ideal import centralized_tables
+from catchment.routing.parts.link_states import Links
+from catchment.sim.conformance.entries import ENTRIES
+from catchment.sim.conformance.ideal import centralized_tables
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import line, ring
 
@@ -45,6 +44,10 @@ def center() -> CentralizedCore:
     core.on_message(Links("1", 1, (("0", 1), ("2", 1))), RELAY, 1)
     core.on_message(Links("2", 1, (("1", 1),)), RELAY, 1)
     return core
+
+
+def copy_of(notification: Notification, hops: int, addressee: tuple[str, str] | None = None) -> Routed:
+    return Routed(notification, AddressedHeader(hops, addressee))
 
 
 def requests(action: object) -> tuple[object, ...]:
@@ -77,11 +80,11 @@ def test_a_relay_passes_on_what_is_not_for_it():
     core = relay()
     core.on_message(Subscribe("alice", "1", WIDE), ALICE, 2)
     notification = Notification({"x": 1}, source="p", seq=1)
-    up = core.on_notifications([Routed(notification, "2", 1)], LEAF, 3)
-    assert up == [Forward(CENTER, (Routed(notification, "2", 2),))]
-    down = core.on_notifications([Routed(notification, "2", 3, ("2", "bob"))], CENTER, 3)
-    assert down == [Forward(LEAF, (Routed(notification, "2", 4, ("2", "bob")),))]
-    here = core.on_notifications([Routed(notification, "2", 3, ("1", "alice"))], CENTER, 3)
+    up = core.on_notifications([copy_of(notification, 1)], LEAF, 3)
+    assert up == [Forward(CENTER, (copy_of(notification, 2),), is_relayed=True)]
+    down = core.on_notifications([copy_of(notification, 3, ("2", "bob"))], CENTER, 3)
+    assert down == [Forward(LEAF, (copy_of(notification, 4, ("2", "bob")),), is_relayed=True)]
+    here = core.on_notifications([copy_of(notification, 3, ("1", "alice"))], CENTER, 3)
     assert here == [Deliver(ALICE, "alice", notification, ("1",))]
 
 
@@ -90,7 +93,7 @@ def test_a_copy_is_for_one_client():
     core.on_message(Subscribe("alice", "1", WIDE), ALICE, 2)
     core.on_message(Subscribe("bob", "1", WIDE), BOB, 2)
     unnumbered = Notification({"x": 1})
-    here = core.on_notifications([Routed(unnumbered, "2", 3, ("1", "bob"))], CENTER, 3)
+    here = core.on_notifications([copy_of(unnumbered, 3, ("1", "bob"))], CENTER, 3)
     assert here == [Deliver(BOB, "bob", unnumbered, ("1",))]
 
 
@@ -100,12 +103,12 @@ def test_the_center_makes_a_copy_for_each_client_that_wants_it():
     subscribed = (Subscribe("alice", "1", WIDE), Subscribe("alice", "2", NARROW), Subscribe("bob", "1", WIDE))
     assert core.on_message(Registration("2", 1, 1, True, subscribed), RELAY, 2) == []
     notification = Notification({"x": 7}, source="p", seq=1)
-    delivered, *forwarded = core.on_notifications([Routed(notification, "1", 1)], RELAY, 3)
+    delivered, *forwarded = core.on_notifications([copy_of(notification, 1)], RELAY, 3)
     assert isinstance(delivered, Deliver)
     assert delivered.identity == "carol"
-    copies = [Routed(notification, "1", 2, ("2", identity)) for identity in ("alice", "bob")]
-    assert forwarded == [Forward(RELAY, (one,)) for one in copies]
-    assert len(core.registry) == 4
+    copies = [copy_of(notification, 2, ("2", identity)) for identity in ("alice", "bob")]
+    assert forwarded == [Forward(RELAY, (copy,)) for copy in copies]
+    assert len(core.registry.matcher) == 4
 
 
 def test_what_does_not_follow_is_left_until_all_is_stated_anew():
@@ -134,14 +137,31 @@ def test_links_that_are_not_on_the_path_say_nothing_about_it():
     assert requests(again[1]) == (Subscribe("alice", "1", WIDE),)
 
 
-def test_a_message_of_another_system_is_refused():
-    (refused,) = relay().on_message(Interest(), LEAF, 2)
-    assert isinstance(refused, Refuse)
-    assert isinstance(refused.error, RemoteProtocolError)
+def test_the_publishers_broker_sends_and_those_between_relay():
+    core, notification = relay(), Notification({"x": 1}, source="alice", seq=1)
+    core.on_message(Subscribe("alice", "1", WIDE), ALICE, 2)
+    assert core.on_notifications([Routed(notification)], ALICE, 3) == [Forward(CENTER, (copy_of(notification, 1),))]
+
+
+def test_a_core_says_what_it_holds():
+    core = center()
+    core.on_message(Subscribe("carol", "1", WIDE), Client("carol"), 2)
+    core.on_message(Registration("2", 1, 1, True, (Subscribe("alice", "1", Pattern("[x > 1] -> [x > 2]")),)), RELAY, 2)
+    tables = core.inspect().tables
+    assert tables == (Table("clients", 1, 5), Table("0", 1, 5), Table("2", 2, len("[x > 1] -> [x > 2]")))
+    assert core.leftovers() == [
+        "1 subscriptions of clients",
+        "subscription 1 of carol at 0",
+        "subscription 1 of alice at 2",
+    ]
+    core.on_message(Registration("2", 1, 2, False, (Cancel("alice", "1"),)), RELAY, 3)
+    core.on_message(ClientDown(), Client("carol"), 3)
+    assert core.inspect().tables == ()
+    assert core.leftovers() == []
 
 
 def test_nothing_works_without_the_center_until_it_is_back():
-    simulation = Simulation(line(3), CORES["centralized"].make(line(3)))
+    simulation = Simulation(line(3), ENTRIES["centralized"].make_core(line(3)))
     for identity in ("alice", "bob"):
         simulation.connect(identity, "2")
     simulation.subscribe("alice", "1", WIDE)
@@ -156,7 +176,7 @@ def test_nothing_works_without_the_center_until_it_is_back():
 
 
 def test_another_way_is_found_to_the_center():
-    simulation = Simulation(ring(6), CORES["centralized"].make(ring(6)))
+    simulation = Simulation(ring(6), ENTRIES["centralized"].make_core(ring(6)))
     simulation.connect("alice", "1")
     simulation.subscribe("alice", "1", WIDE)
     simulation.connect("bob", "3")

@@ -5,11 +5,10 @@ import os
 import pytest
 
 from catchment.matching.kernels import graph as kernels_graph
-from catchment.matching.kernels import kd_trees
 from catchment.model import normal
 from catchment.model.filter import Filter
-from catchment.pipeline import graph_covers, graph_forest
-from catchment.pipeline.graph_forest import computed
+from catchment.pipeline.graph import covers, forest, parts
+from catchment.pipeline.graph.forest import graph_of_rows
 from tests.property.test_graph import check, rows_of
 
 
@@ -26,16 +25,13 @@ def test_equals_that_differ_in_text_are_one_node(monkeypatch):
 
 def test_hard_equal_of_a_shape_is_left_out(monkeypatch):
     """A union that says what one conjunction says, where `covers` alone sees it."""
-    monkeypatch.setattr(graph_forest, "computed", computed)
     plain, union = Filter("x >= 0 and x <= 2"), Filter("x >= 0 and x <= 2 and y = 1 or x >= 0 and x <= 2 and z = 2")
     rows = rows_of([plain, union, Filter("x = 1")], [None, None, None])
     patched = {str(union): plain.boxes}
-    real = graph_covers.boxes_of
-    monkeypatch.setattr(graph_covers, "boxes_of", lambda text, dialect: patched.get(text) or real(text, dialect))
-    monkeypatch.setattr("catchment.pipeline.graph_parts.boxes_of", graph_covers.boxes_of)
-    monkeypatch.setattr(
-        "catchment.pipeline.graph_parts.Filter", lambda text: plain if text in patched else Filter(text)
-    )
+    real = covers.boxes_of
+    monkeypatch.setattr(covers, "boxes_of", lambda text, dialect: patched.get(text) or real(text, dialect))
+    monkeypatch.setattr(parts, "boxes_of", covers.boxes_of)
+    monkeypatch.setattr(parts, "Filter", lambda text: plain if text in patched else Filter(text))
     spans = rows.column("spans").to_pylist()
     ends = rows.column("ends").to_pylist()
     at = rows.column("filter").to_pylist()
@@ -44,7 +40,7 @@ def test_hard_equal_of_a_shape_is_left_out(monkeypatch):
 
     rows = rows.set_column(5, "spans", pa.array(spans, rows.schema.field("spans").type))
     rows = rows.set_column(6, "ends", pa.array(ends, rows.schema.field("ends").type))
-    part, edges, graph = computed(rows)
+    part, edges, graph = graph_of_rows(rows)
     texts = part.table["filter"].to_pylist()
     place = {text: i for i, text in enumerate(texts)}
     assert graph.representative[place[str(union)]] == place[str(plain)]
@@ -54,15 +50,15 @@ def test_hard_equal_of_a_shape_is_left_out(monkeypatch):
 
 
 def test_asked_pairs_are_bounded(monkeypatch):
-    monkeypatch.setattr(graph_covers, "ASKED_PAIRS_MAX", 1)
+    monkeypatch.setattr(covers, "ASKED_PAIRS_MAX", 1)
     found = [Filter("x != 1"), Filter("x != 2"), Filter("x in (3, 4)"), Filter("x = 5")]
-    with pytest.raises(graph_covers.TooManyPairs, match="ASKED_PAIRS_MAX"):
-        computed(rows_of(found, [None] * 4))
+    with pytest.raises(covers.TooManyPairs, match="ASKED_PAIRS_MAX"):
+        graph_of_rows(rows_of(found, [None] * 4))
 
 
 def test_brokers_past_the_limit_are_not_told_apart(monkeypatch):
-    monkeypatch.setattr(graph_forest, "BROKERS_MAX", 1)
-    _, _, graph = computed(rows_of([Filter("x > 1"), Filter("x > 2")], ["a", "b"]))
+    monkeypatch.setattr(forest, "BROKERS_MAX", 1)
+    _, _, graph = graph_of_rows(rows_of([Filter("x > 1"), Filter("x > 2")], ["a", "b"]))
     assert not graph.is_reduced_to.any()
 
 
@@ -72,7 +68,7 @@ def test_more_brokers_than_bits():
 
 
 def test_found_more_than_there_is_room_for(monkeypatch):
-    monkeypatch.setattr(graph_forest, "_FOUND_FEW", 1)
+    monkeypatch.setattr(forest, "PREDECESSORS_FEW", 1)
     names = [f"a{i}" for i in range(12)]
     found = [Filter(f"{name} = 'v'") for name in names] + [Filter(" and ".join(f"{name} = 'v'" for name in names))]
     check(found, [None] * len(found))
@@ -81,10 +77,9 @@ def test_found_more_than_there_is_room_for(monkeypatch):
 @pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="nothing is compiled")
 def test_warming_compiles_what_is_used():
     kernels_graph.warm()
-    functions = [*vars(kernels_graph).values(), *vars(kd_trees).values()]
-    kernels = [function for function in functions if hasattr(function, "signatures")]
-    before = [len(kernel.signatures) for kernel in kernels]
-    computed(
+    kernels = [one for one in vars(kernels_graph).values() if hasattr(one, "signatures")]
+    before = [len(one.signatures) for one in kernels]
+    graph_of_rows(
         rows_of([Filter("x > 1"), Filter("x > 2"), Filter("x in (3, 4)"), Filter("x != 9")], ["a", "b", "a", None])
     )
-    assert [len(kernel.signatures) for kernel in kernels] == before
+    assert [len(one.signatures) for one in kernels] == before

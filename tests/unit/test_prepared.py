@@ -9,13 +9,14 @@ import threading
 import pytest
 
 from catchment.broker import idle
-from catchment.broker.config import ROUTINGS, Config, Role, Unit
+from catchment.broker.config import Config
 from catchment.broker.idle import keep_prepared
-from catchment.broker.node import Node
 from catchment.matching import Matcher, matcher
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.node import Node
 from catchment.routing.messages import Client, ClientUp, Deliver, LinkUp, Neighbor, Routed, Subscribe
+from catchment.routing.systems import SYSTEMS
 
 ROWS = [{"x": x, "y": x % 7} for x in range(40)]
 
@@ -85,16 +86,20 @@ def test_prepared_again_and_again_while_others_change_and_match(monkeypatch):
     assert [found.match({"x": 1_000 + i}) for i in range(4)] == [["a0"], [], ["a2"], []]
 
 
-@pytest.mark.parametrize("routing", ROUTINGS)
+UNITS = [{"unit": unit, "kind": "acyclic", "neighbors": [f"{unit}1"]} for unit in ("east", "west")]
+SETTINGS = {"siena hybrid": {"units": UNITS}, "centralized": {"center": "b"}}
+
+
+@pytest.mark.parametrize("routing", SYSTEMS)
 def test_every_core_can_be_prepared(routing):
-    units = tuple(Unit(one, "acyclic", frozenset({f"{one}1"})) for one in ("east", "west"))
-    core = Config("b", routing=routing, role=Role(center="b", units=units)).make_core()
+    core = Config("b", routing=routing, settings=SETTINGS.get(routing, {})).make_core()
     reader, neighbor = Client("reader"), Neighbor("east1")
     core.on_message(ClientUp("reader"), reader, 1)
     core.on_message(LinkUp(), neighbor, 2)
     for i in range(100):
         core.on_message(Subscribe("reader", f"s{i:02}", Filter.of(("x", ">=", i))), reader, 3 + i)
-    core.prepare()
+    for each in core.matchers():
+        each.prepare()
     batch = [Routed(Notification({"x": x}, source="p", seq=x + 1)) for x in range(3)]
     actions = core.on_notifications(batch, reader, 1_000)
     if "advertising" not in routing and "delegating" not in routing:
@@ -108,14 +113,14 @@ def test_a_broker_prepares_once_when_changes_have_ceased(monkeypatch):
 
 
 async def prepares_once(monkeypatch):
-    node = Node("b", Config("b").make_core(), lambda: 1, lambda name, at: None)
+    node = Node("b", Config("b").make_core(), lambda: 1, lambda timer: None)
     loop, calls, called = asyncio.get_running_loop(), [], asyncio.Event()
 
     def prepare():
-        calls.append(node.told_count)
+        calls.append(node.messages_count)
         loop.call_soon_threadsafe(called.set)
 
-    monkeypatch.setattr(node.core, "prepare", prepare)
+    monkeypatch.setattr(node.core.clients.matcher, "prepare", prepare)
     task = asyncio.create_task(keep_prepared(node))
     for i in (1, 2):
         node.timer_fired(f"t{i}")
@@ -130,10 +135,11 @@ async def prepares_once(monkeypatch):
 # Kernels that have been loaded, by what they were compiled for.
 LOADED = """
 import sys
-from catchment.routing.recall import warm
+from catchment.routing.parts.recall import warm
 from catchment.broker.config import Config
 from catchment import Filter, Notification
 from catchment.routing.messages import *
+from catchment.routing.siena.messages import Wants
 
 def loaded():
     kernels = (one for name, module in list(sys.modules.items()) if name.startswith("catchment.matching.kernels")
@@ -153,7 +159,8 @@ core.on_message(Wants("other", 1, wants), Neighbor("other"), 500)
 for size in (1, 1, 5, 70):
     batch = [Routed(Notification({"a": i, "b": 1.5, "s": "x1z", "f": True})) for i in range(size)]
     assert core.on_notifications(batch, me, 1_000)
-core.prepare()
+for matcher in core.matchers():
+    matcher.prepare()
 core.on_notifications(batch, me, 1_000)
 for i in range(0, 400, 3):
     core.on_message(Cancel("me", str(i)), me, 2_000)

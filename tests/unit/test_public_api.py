@@ -173,11 +173,13 @@ NotificationFiles
 Written
 add_subscriptions
 archive
+archived
 change_subscriptions
 compact
 compile_subscriptions
 detect
 dry_run
+lines
 match
 match_counts
 match_explained

@@ -1,19 +1,17 @@
 """SIENA's brokers one by one: what they say to neighbors and clients, beside the figures of the text."""
 
 from catchment import Advertisement, Filter, Notification, Pattern
-from catchment.errors import BadIdError, BadNotificationError, RemoteProtocolError
+from catchment.errors import BadIdError, BadNotificationError
+from catchment.routing.core import Table, Work
 from catchment.routing.messages import (
     Advertise,
-    Advertised,
     Cancel,
     Client,
     ClientDown,
-    Delegated,
     Deliver,
     Forward,
-    Interest,
+    Header,
     LinkDown,
-    Links,
     LinkUp,
     Neighbor,
     Refuse,
@@ -21,13 +19,14 @@ from catchment.routing.messages import (
     Send,
     Subscribe,
     Unadvertise,
-    Wants,
-    WantsChange,
 )
-from catchment.routing.siena import advertising, base, delegating, general
+from catchment.routing.parts import remote
+from catchment.routing.parts.link_states import Links
+from catchment.routing.siena import advertising, delegating, general
 from catchment.routing.siena.acyclic import AcyclicCore
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.general import GeneralCore
+from catchment.routing.siena.messages import Advertised, Delegated, Interest, OriginHeader, Wants, WantsChange
 
 TWO, THREE = Neighbor("2"), Neighbor("3")
 ALICE = Client("alice")
@@ -87,7 +86,7 @@ def test_a_notification_goes_to_who_wants_it_and_not_back():
     notification, actions = published(core, TWO, x=7)
     assert actions == [
         Deliver(Client("bob"), "bob", notification, ("1",)),
-        Forward(THREE, (Routed(notification, "1", 1),)),
+        Forward(THREE, (Routed(notification, Header(1)),)),
     ]
 
 
@@ -96,12 +95,27 @@ def test_an_empty_filter_is_told_to_nobody():
     assert core.on_message(Subscribe("alice", "1", Filter("x > 5 and x < 3")), ALICE, 0) == []
 
 
-def test_a_message_of_another_system_is_refused():
+def test_a_core_says_what_it_holds_and_what_it_has_done():
     core = connected(AcyclicCore("1"))
-    (refused,) = core.on_message(Links("9", 1, ()), TWO, 0)
-    assert isinstance(refused, Refuse)
-    assert isinstance(refused.error, RemoteProtocolError)
-    assert "Links" in str(refused.error)
+    core.on_message(Interest(announced=(WIDE,)), TWO, 0)
+    core.on_message(Subscribe("alice", "1", NARROW), ALICE, 0)
+    core.on_message(Subscribe("bob", "1", Pattern("[x > 1] -> [x > 2]")), Client("bob"), 0)
+    published(core, THREE, x=7)
+    inspection = core.inspect()
+    assert inspection.tables == (Table("clients", 3, 5 + len("[x > 1] -> [x > 2]")), Table("2", 1, 5))
+    assert (inspection.filters, inspection.bytes) == (4, 28)
+    assert inspection.work == Work(matched=1, compared=0)
+    assert inspection.brokers is None
+
+
+def test_what_is_left_is_named():
+    core = connected(AcyclicCore("1"))
+    core.on_message(Subscribe("alice", "1", NARROW), ALICE, 0)
+    core.on_message(Interest(announced=(WIDE,)), TWO, 0)
+    assert core.leftovers() == ["1 subscriptions of clients", "x > 5", "x > 0", "x > 0 of 2"]
+    core.on_message(ClientDown(), ALICE, 0)
+    core.on_message(LinkDown(), TWO, 0)
+    assert core.leftovers() == []
 
 
 # --- advertisements -----------------------------------------------------------------------------
@@ -133,7 +147,7 @@ def test_what_was_not_advertised_is_refused():
     assert "advertise" in str(refused.error)
     core.on_message(Advertise("alice", Advertisement("x any")), ALICE, 0)
     notification, actions = published(core, ALICE, x=7)
-    assert actions == [Forward(TWO, (Routed(notification, "1", 1),))]
+    assert actions == [Forward(TWO, (Routed(notification, Header(1)),))]
     core.on_message(Unadvertise("alice", Advertisement("x any")), ALICE, 0)
     assert isinstance(published(core, ALICE, x=8)[1][0], Refuse)
 
@@ -187,8 +201,11 @@ def test_those_of_a_batch_go_each_its_own_way():
         (THREE, [2, 3, 4]),
     ]
     # What came from 2 does not go back there, with what did not in one batch.
-    back = [Routed(Notification({"x": 2}, source="bob", seq=1), "2", 1), Routed(Notification({"x": 2}), "9", 1)]
-    assert core.on_notifications(back, TWO, 0) == [Forward(THREE, (Routed(back[0].notification, "2", 2),))]
+    two, nine = OriginHeader(1, "2"), OriginHeader(1, "9")
+    back = [Routed(Notification({"x": 2}, source="bob", seq=1), two), Routed(Notification({"x": 2}), nine)]
+    assert core.on_notifications(back, TWO, 0) == [
+        Forward(THREE, (Routed(back[0].notification, OriginHeader(2, "2")),))
+    ]
 
 
 # --- what neighbors may state -------------------------------------------------------------------
@@ -201,17 +218,17 @@ def refusal(actions):
 
 
 def test_a_neighbor_that_states_too_many_filters_is_refused(monkeypatch):
-    monkeypatch.setattr(base, "REMOTE_FILTERS_MAX", 2)
+    monkeypatch.setattr(remote, "REMOTE_FILTERS_MAX", 2)
     core = connected(AcyclicCore("1"))
     core.on_message(Interest((), (Filter("x = 1"), Filter("x = 2"))), TWO, 0)
     # What was never stated makes no room.
     one_more = Interest((Filter("x = 7"),), (Filter("x = 3"),))
     assert refusal(core.on_message(one_more, THREE, 0)) == "REMOTE_FILTERS_MAX"
-    assert core.remote_filters == 2
+    assert len(core.remote) == 2
 
 
 def test_wants_that_replace_others_need_no_more_room_than_those(monkeypatch):
-    monkeypatch.setattr(general, "REMOTE_FILTERS_MAX", 2)
+    monkeypatch.setattr(remote, "REMOTE_FILTERS_MAX", 2)
     core = connected(GeneralCore("1"))
     both = (Filter("x = 1"), Filter("x = 2"))
     core.on_message(Wants("2", 1, both), TWO, 0)
@@ -236,7 +253,7 @@ def test_records_of_more_brokers_than_a_network_may_have_are_refused(monkeypatch
 def test_a_neighbor_that_advertises_or_delegates_too_much_is_refused(monkeypatch):
     monkeypatch.setattr(advertising, "LINK_OFFERS_MAX", 1)
     monkeypatch.setattr(delegating, "LINK_PATTERNS_MAX", 1)
-    monkeypatch.setattr(base, "REMOTE_FILTERS_MAX", 1)
+    monkeypatch.setattr(remote, "REMOTE_FILTERS_MAX", 1)
     core = connected(delegating.DelegatingCore("1"))
     core.on_message(Advertised((), (Advertisement("x > 5"),)), TWO, 0)
     assert refusal(core.on_message(Advertised((), (Advertisement("y any"),)), TWO, 0)) == "LINK_OFFERS_MAX"

@@ -5,19 +5,11 @@ subscriptions after it are one `Interest` here.
 """
 
 from catchment import Filter
-from catchment.routing.messages import (
-    Action,
-    Client,
-    Interest,
-    LinkUp,
-    Neighbor,
-    Send,
-    Subscribe,
-    Unsubscribe,
-)
+from catchment.routing.messages import Action, Client, LinkUp, Neighbor, Send, Subscribe, Unsubscribe
 from catchment.routing.siena.acyclic import AcyclicCore
-from catchment.routing.siena.base import SienaCore
 from catchment.routing.siena.hierarchical import HierarchicalCore
+from catchment.routing.siena.hop_by_hop import HopByHopCore
+from catchment.routing.siena.messages import Interest
 
 ANY = Filter("airline any")
 UA = Filter("airline = 'UA'")
@@ -30,15 +22,15 @@ AZ_CHEAP = Filter("airline = 'AZ', price < 800")
 TWO, THREE, FOUR = Neighbor("2"), Neighbor("3"), Neighbor("4")
 
 
-def subscribed(core: SienaCore, identity: str, filter: Filter) -> list[Action]:
+def subscribed(core: HopByHopCore, identity: str, filter: Filter) -> list[Action]:
     return core.on_message(Subscribe(identity, str(filter), filter), Client(identity), 0)
 
 
-def announced(core: SienaCore, neighbor: Neighbor, *filters: Filter) -> list[Action]:
+def announced(core: HopByHopCore, neighbor: Neighbor, *filters: Filter) -> list[Action]:
     return core.on_message(Interest(announced=filters), neighbor, 0)
 
 
-def unsubscribed(core: SienaCore, identity: str, filter: Filter) -> list[Action]:
+def unsubscribed(core: HopByHopCore, identity: str, filter: Filter) -> list[Action]:
     return core.on_message(Unsubscribe(identity, filter), Client(identity), 0)
 
 
@@ -47,7 +39,7 @@ def told(*neighbors: Neighbor, withdrawn: tuple[Filter, ...] = (), announced: tu
     return [Send(one, Interest(withdrawn, announced)) for one in neighbors]
 
 
-def holders(core: SienaCore) -> dict[str, set[object]]:
+def holders(core: HopByHopCore) -> dict[str, set[object]]:
     return {str(one): set(core.interest.subscribers(one)) for one in core.interest.poset}
 
 

@@ -12,25 +12,25 @@ import pytest
 from catchment import Advertisement, Filter, Notification
 from catchment.errors import InputError, RemoteProtocolError
 from catchment.routing.messages import (
+    PUBLISHED,
     Advertise,
-    Advertised,
     Client,
     Deliver,
     Forward,
-    Interest,
     LinkDown,
-    Links,
     LinkUp,
     Neighbor,
     Refuse,
     Routed,
     Send,
     Subscribe,
-    Wants,
-    WantsChange,
 )
-from catchment.routing.siena.gateway import EVERYTHING, GatewayCore, Kind, Membership
-from catchment.sim.conformance import CORES
+from catchment.routing.parts.link_states import Links
+from catchment.routing.siena.gateway import EVERYTHING, HybridCore, Membership
+from catchment.routing.siena.messages import Advertised, Interest, OriginHeader, Wants, WantsChange
+from catchment.routing.siena.settings import Kind
+from catchment.sim.conformance.entries import ENTRIES
+from catchment.sim.conformance.ideal_hybrid import hybrid_tables
 from catchment.sim.hybrid import (
     HybridTopology,
     Plan,
@@ -41,8 +41,8 @@ from catchment.sim.hybrid import (
     hybrid,
     random_hybrid,
 )
-from catchment.sim.ideal_hybrid import hybrid_tables
-from catchment.sim.scenario import network_named, scenario_from_toml
+from catchment.sim.scenarios.networks import network_named
+from catchment.sim.scenarios.toml import scenario_from_toml
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import Link, line, ring, star
 
@@ -52,9 +52,9 @@ IN, OUT = Neighbor("in"), Neighbor("out")
 NUMBERS = count(1)
 
 
-def gateway(inner: Kind, outer: Kind, master: str | None = None) -> GatewayCore:
+def gateway(inner: Kind, outer: Kind, master: str | None = None) -> HybridCore:
     """A gateway with one neighbor in each of two units, connected, after what it says to them at first."""
-    core = GatewayCore(
+    core = HybridCore(
         "g", [Membership("i", inner, frozenset({"in"})), Membership("o", outer, frozenset({"out"}), master)]
     )
     for neighbor in (IN, OUT):
@@ -65,12 +65,15 @@ def gateway(inner: Kind, outer: Kind, master: str | None = None) -> GatewayCore:
     return core
 
 
-def published(core: GatewayCore, source: Neighbor | Client, origin: str, **attributes: int) -> list[object]:
+def published(core: HybridCore, source: Neighbor | Client, origin: str, **attributes: int) -> list[object]:
     """What follows from a notification that has come three links, or none; forwards as neighbor, origin and hops."""
     notification = Notification(attributes, source="p", seq=next(NUMBERS))
-    actions = core.on_notifications([Routed(notification, origin, 3 if origin else 0)], source, 2)
+    actions = core.on_notifications([Routed(notification, OriginHeader(3, origin) if origin else PUBLISHED)], source, 2)
     return [
-        (one.interface, one.batch[0].origin, one.batch[0].hops) if isinstance(one, Forward) else one for one in actions
+        (action.interface, action.batch[0].header.origin, action.batch[0].header.hops)
+        if isinstance(action, Forward)
+        else action
+        for action in actions
     ]
 
 
@@ -175,7 +178,7 @@ def test_below_a_master_the_gateway_asks_for_everything():
 
 def test_three_units_at_one_gateway():
     units = [Membership(f"u{i}", "acyclic", frozenset({str(i)})) for i in range(3)]
-    core = GatewayCore("g", units)
+    core = HybridCore("g", units)
     for i in range(3):
         core.on_message(LinkUp(), Neighbor(str(i)), 0)
     told = core.on_message(Interest(announced=(WIDE,)), Neighbor("0"), 0)
@@ -218,14 +221,14 @@ def test_a_neighbor_of_no_unit_is_refused():
 )
 def test_memberships_that_cannot_be(memberships: list[Membership], why: str):
     with pytest.raises(InputError, match=why):
-        GatewayCore("g", memberships)
+        HybridCore("g", memberships)
 
 
 # --- on a network ---------------------------------------------------------------------------------
 
 
 def simulated(topology: HybridTopology) -> Simulation:
-    simulation = Simulation(topology, CORES["siena hybrid"].make(topology))
+    simulation = Simulation(topology, ENTRIES["siena hybrid"].make_core(topology))
     simulation.settle()
     return simulation
 
@@ -377,7 +380,7 @@ def test_plans_that_cannot_be(plans: list[Plan], why: str):
 # --- scenarios ------------------------------------------------------------------------------------
 
 UNITS = """
-core = "siena hybrid"
+routing = "siena hybrid"
 [[units]]
 name = "n"
 kind = "general"
@@ -407,7 +410,7 @@ def test_a_scenario_says_its_units(tmp_path: Path):
         (("general", "pigeons"), "pigeons"),
         (('"n.1"', '"n.7"'), "a broker of an earlier one"),
         (('"a.2"', '"a.9"'), "root"),
-        (('core = "siena hybrid"', 'network = "ring 4"'), "has a network, or units"),
+        (('routing = "siena hybrid"', 'network = "ring 4"'), "has a network, or units"),
         (("ring 3", "ring"), "needs a number"),
     ],
 )
@@ -427,4 +430,4 @@ def test_hybrids_have_names(name: str):
 
 def test_units_that_do_not_advertise_are_not_for_the_advertising_hybrid():
     with pytest.raises(InputError, match="advertising"):
-        CORES["siena hybrid advertising"].make(ring(3))
+        ENTRIES["siena hybrid advertising"].make_core(ring(3))

@@ -12,19 +12,16 @@ from catchment import Advertisement, Filter, Notification, Pattern
 from catchment.errors import RemoteProtocolError
 from catchment.routing.messages import (
     Advertise,
-    Advertised,
     Cancel,
     Client,
     ClientDown,
-    Delegated,
     DeliverSequence,
     Forward,
-    Held,
-    Interest,
+    Header,
+    Keep,
     LinkDown,
     LinkUp,
     Neighbor,
-    Part,
     Refuse,
     Routed,
     Send,
@@ -34,6 +31,7 @@ from catchment.routing.messages import (
 from catchment.routing.siena import delegating, thinning
 from catchment.routing.siena.available import Run, runs_of
 from catchment.routing.siena.delegating import DelegatingCore
+from catchment.routing.siena.messages import Advertised, Delegated, Held, Interest, Part
 from catchment.routing.siena.thinning import Thinner
 
 ONE, TWO, THREE, FOUR, FIVE = map(Neighbor, "12345")
@@ -63,9 +61,11 @@ def stamped(attributes: dict[str, object], second: int) -> Notification:
 
 
 def came(core: DelegatingCore, source: Neighbor | Client, *some: Notification) -> list[object]:
-    """What a broker does when these come together, at the time of the last."""
+    """What a broker does when these come together, at the time of the last; without what it only keeps."""
     assert some[-1].seq is not None
-    return core.on_notifications([Routed(one, "9", 1) for one in some], source, some[-1].seq * SECOND)
+    batch = [Routed(notification, Header(1)) for notification in some]
+    actions = core.on_notifications(batch, source, some[-1].seq * SECOND)
+    return [action for action in actions if not isinstance(action, Keep)]
 
 
 def held(one: Notification, *steps: int) -> Held:
@@ -202,7 +202,7 @@ def test_equal_parts_are_shared():
     assert core.on_message(Cancel("x", "s"), X, 4 * SECOND) == [Send(one, Interest((H,))) for one in (TWO, THREE)]
     assert core.on_message(Cancel("y", "t"), Y, 4 * SECOND) == [Send(TWO, Delegated((S1,)))]
     assert core.on_message(Part(S1, (), True), TWO, 5 * SECOND) == []
-    assert list(core.remains()) == []
+    assert list(core.kept_for_patterns()) == []
 
 
 def test_who_joins_later_gets_nothing_older():
@@ -234,9 +234,9 @@ def test_a_part_goes_after_the_one_that_completes_it_and_before_the_next():
     core.on_message(Advertise("p", A2), X, 0)
     f, g, h = failed(1, 1), failed(2, 2), changed(3)
     forwarded, part, after = came(core, X, f, g, h)
-    assert forwarded == Forward(ONE, (Routed(g, "9", 2),))
+    assert forwarded == Forward(ONE, (Routed(g, Header(2)),))
     assert part == Send(ONE, Part(S1, tuple(Held(one, 3 * SECOND, (i,)) for i, one in enumerate((f, g)))))
-    assert after == Forward(ONE, (Routed(h, "9", 2),))
+    assert after == Forward(ONE, (Routed(h, Header(2)),))
 
 
 def test_what_was_not_advertised_is_not_thinned():
@@ -265,7 +265,7 @@ def test_a_withdrawal_waits_for_what_is_held_further_upstream():
     assert core.on_message(Delegated(withdrawn=(S1,)), ONE, 0) == [Send(FIVE, Delegated(withdrawn=(S1,)))]
     f = failed(1, 1)
     assert core.on_message(Part(S1, (held(f, 0),), True), FIVE, 0) == [Send(ONE, Part(S1, (held(f, 0),), True))]
-    assert list(core.remains()) == []
+    assert list(core.kept_for_patterns()) == []
 
 
 def test_a_withdrawal_waits_for_what_was_withdrawn_a_moment_ago():
@@ -279,12 +279,26 @@ def test_a_withdrawal_waits_for_what_was_withdrawn_a_moment_ago():
     assert core.on_message(Part(S1, last, True), FIVE, 0) == [Send(ONE, Part(S1, last, True))]
 
 
+def test_a_pattern_with_the_same_part_twice_is_answered_once():
+    core = server_two(FIVE, FIVE)
+    third = Filter("string alarm = 'other'")
+    core.on_message(Advertised((), (Advertisement("string alarm = 'other'"),)), FOUR, 0)
+    twice = Pattern.of(F, G, third, F, G)
+    core.on_message(Delegated(announced=(twice,)), ONE, 0)
+    assert core.delegated_to(FIVE) == (S1,)
+    core.on_message(Delegated(withdrawn=(twice,)), ONE, 0)
+    f = failed(1, 1)
+    last = core.on_message(Part(S1, (held(f, 0),), True), FIVE, 0)
+    assert last == [Send(ONE, Part(twice, (held(f, 0, 3),), True))]
+    assert list(core.kept_for_patterns()) == []
+
+
 def test_a_withdrawal_does_not_wait_for_a_link_that_is_down():
     core = server_two(FIVE, FIVE)
     core.on_message(Delegated(announced=(S1,)), ONE, 0)
     core.on_message(Delegated(withdrawn=(S1,)), ONE, 0)
     assert Send(ONE, Part(S1, (), True)) in core.on_message(LinkDown(), FIVE, 0)
-    assert list(core.remains()) == []
+    assert list(core.kept_for_patterns()) == []
 
 
 def test_who_has_the_first_already_gets_the_next():
@@ -322,7 +336,7 @@ def test_a_neighbor_that_goes_takes_what_it_delegated_along():
     core = server_two()
     core.on_message(Delegated(announced=(S1,)), ONE, 0)
     assert core.on_message(LinkDown(), ONE, 0) == [Send(FOUR, Interest((G,))), Send(FIVE, Interest((F,)))]
-    assert list(core.remains()) == []
+    assert list(core.kept_for_patterns()) == []
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,18 @@ from typing import Any, Final, Protocol, cast
 
 from catchment.errors import shown
 from catchment.routing.messages import Client, Neighbor
-from catchment.wire import (
+from catchment.wire.frames import (
     HELLO_BYTES_MAX,
     LINK_FRAME_BYTES_MAX,
     REASON_CODEPOINTS_MAX,
+    Decoder,
+    WireError,
+    frame,
+)
+from catchment.wire.messages import (
+    Answer,
     Batch,
     Beginning,
-    BetweenBrokers,
-    Decoder,
     Goodbye,
     Hello,
     Look,
@@ -32,8 +36,6 @@ from catchment.wire import (
     ToBroker,
     Unfit,
     Welcome,
-    WireError,
-    frame,
 )
 
 # What waits for a client: past it, it is behind. Some seconds of a busy stream.
@@ -74,7 +76,7 @@ class Owner(Protocol):
 
     def told(self, connection: Connection, message: Any) -> None: ...
 
-    def arrived(self, connection: Connection, batch: Batch) -> None: ...
+    def arrived(self, connection: Connection, batch: Batch[Any]) -> None: ...
 
     def closed(self, connection: Connection, reason: str) -> None: ...
 
@@ -90,8 +92,11 @@ class Owner(Protocol):
 class Connection(asyncio.Protocol):
     """`who` is set once it is known. `hello` is sent first by who has connected."""
 
-    def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, hello: Hello | None = None) -> None:
+    def __init__(
+        self, owner: Owner, loop: asyncio.AbstractEventLoop, between_brokers: Any, hello: Hello | None = None
+    ) -> None:
         self.owner = owner
+        self._between_brokers = between_brokers
         self.who: Client | Neighbor | None = None
         self.instance = ""
         self.is_outgoing = hello is not None
@@ -102,9 +107,7 @@ class Connection(asyncio.Protocol):
         self.overflow_bytes = 0
         self._loop = loop
         self._hello = hello
-        self._decoder: Decoder[Any] = Decoder(BetweenBrokers, LINK_FRAME_BYTES_MAX)
-        if hello is None:
-            self._decoder.expect(Beginning, HELLO_BYTES_MAX)
+        self._decoder: Decoder[Any] = Decoder(Beginning if hello is None else Answer, HELLO_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
@@ -234,7 +237,7 @@ class Connection(asyncio.Protocol):
         if isinstance(who, Client):
             self._decoder.expect(ToBroker)
         else:
-            self._decoder.expect(BetweenBrokers, LINK_FRAME_BYTES_MAX)
+            self._decoder.expect(self._between_brokers, LINK_FRAME_BYTES_MAX)
             self._outbox_bytes_max = LINK_OUTBOX_BYTES_MAX
 
     def put(self, frame: bytes) -> None:

@@ -17,7 +17,8 @@ from typing import Final
 
 from catchment.broker.connection import Connection
 from catchment.routing.messages import Neighbor
-from catchment.wire import BATCH_MAX, Credit, frame
+from catchment.wire.frames import BATCH_MAX, frame
+from catchment.wire.messages import Credit
 
 # Notifications that a client may have under way: a few reads of a busy broker.
 CREDIT: Final = 8_192

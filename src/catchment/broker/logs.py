@@ -1,4 +1,4 @@
-"""Logs of a broker: a line each, for people or for machines."""
+"""The log of a broker: one line for each message, for people or for machines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, Literal, TextIO
 
 LogFormat = Literal["human", "json"]
 
-# Of a field: names and reasons come from others, and a line is to be read.
+# The longest field. Names and reasons come from other programs, and people must be able to read the line.
 FIELD_CHARACTERS_MAX: Final = 1_024
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
@@ -26,8 +26,8 @@ def _bounded(value: object) -> object:
 
 
 def _on_one_line(value: object) -> str:
-    """What others say cannot look like lines of ours."""
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in str(value))
+    """The value with line ends and control characters escaped, so that nobody can forge a line of our log."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in str(value))
 
 
 class HumanFormatter(logging.Formatter):
@@ -41,15 +41,18 @@ class HumanFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        found = {"time": at, "level": record.levelname.lower(), "message": record.getMessage(), **_fields(record)}
+        members = {"time": at, "level": record.levelname.lower(), "message": record.getMessage(), **_fields(record)}
         if record.exc_info:
-            found["exception"] = self.formatException(record.exc_info)
-        return json.dumps(found, default=str)
+            members["exception"] = self.formatException(record.exc_info)
+        return json.dumps(members, default=str)
 
 
 def set_up(format: LogFormat, stream: TextIO, level: str = "INFO") -> None:
+    """Sends what Catchment logs to `stream`, and nowhere else."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter() if format == "json" else HumanFormatter())
     logger = logging.getLogger("catchment")

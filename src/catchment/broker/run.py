@@ -1,4 +1,4 @@
-"""Runs one broker until it is told to stop: the loop and the signals."""
+"""Runs a broker in this process until a signal stops it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from collections.abc import Callable
 
 from catchment.broker.config import Config
 from catchment.broker.server import Broker
-from catchment.routing.recall import warm
+from catchment.routing.parts.recall import warm
 
 
 def run_broker(config: Config, ready: Callable[[Broker], None] = lambda broker: None) -> bool:
-    """Returns when the broker has stopped: on the first SIGINT or SIGTERM it drains, on the second it ends at once.
-    Whether it has drained."""
+    """Calls `ready` once the broker listens, and returns when the broker has stopped.
+
+    On the first SIGINT or SIGTERM the broker lets clients and neighbors read what waits, then stops. On a second one it
+    stops at once. Returns False if a second one cut it short.
+    """
     try:
         import uvloop
-    except ImportError:  # not on every platform
+    except ImportError:  # uvloop does not exist for every platform
         return asyncio.run(_running(config, ready))
     else:
         return uvloop.run(_running(config, ready))
@@ -25,7 +28,7 @@ def run_broker(config: Config, ready: Callable[[Broker], None] = lambda broker: 
 
 async def _running(config: Config, ready: Callable[[Broker], None]) -> bool:
     warm()
-    # What is loaded by now stays: a full collection need not look at it each time.
+    # All that is loaded by now stays until the end, so the garbage collector need not look at it again.
     gc.collect()
     gc.freeze()
     broker = Broker(config)

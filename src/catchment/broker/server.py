@@ -21,13 +21,15 @@ from catchment.broker.config import Address, Config
 from catchment.broker.connection import Connection
 from catchment.broker.credit import CREDIT, Credits
 from catchment.broker.idle import keep_prepared
-from catchment.broker.node import Node
+from catchment.broker.outlets import FramesToClient, FramesToNeighbor
 from catchment.broker.status import explained, status_of
 from catchment.errors import CatchmentError, shown
 from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
-from catchment.routing.messages import Client, Neighbor, Time
-from catchment.wire import (
-    VERSION,
+from catchment.node import Node
+from catchment.routing.messages import Client, Neighbor, SetTimer, Time
+from catchment.routing.systems import SYSTEMS
+from catchment.wire.frames import VERSION, frame
+from catchment.wire.messages import (
     Batch,
     Hello,
     Look,
@@ -38,7 +40,7 @@ from catchment.wire import (
     Seen,
     Unfit,
     Welcome,
-    frame,
+    between_brokers,
 )
 
 if TYPE_CHECKING:
@@ -65,7 +67,11 @@ class Broker:
         self.address = config.listen
         self._loop = asyncio.get_running_loop()
         self.node = Node(config.name, config.make_core(), _now, self._set_timer)
+        system = SYSTEMS[config.routing]
+        # What a neighbor may say: no other system's messages, no other header.
+        self.between_brokers = between_brokers(system.messages, system.header)
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._idle_timers: set[str] = set()
         self._connections: dict[Connection, None] = {}
         self._by_who: dict[Client | Neighbor, Connection] = {}
         self.credits = Credits(config.name, self._loop.time)
@@ -148,15 +154,17 @@ class Broker:
 
     # --- timers ---
 
-    def _set_timer(self, name: str, at: Time) -> None:
+    def _set_timer(self, timer: SetTimer) -> None:
         if self._is_stopping:
             return
-        if (before := self._timers.pop(name, None)) is not None:
+        if (before := self._timers.pop(timer.name, None)) is not None:
             before.cancel()
-        self._timers[name] = self._loop.call_later(max(0, at - _now()) / 1e6, self._fire, name)
+        self._timers[timer.name] = self._loop.call_later(max(0, timer.at - _now()) / 1e6, self._fire, timer.name)
+        (self._idle_timers.add if timer.is_idle else self._idle_timers.discard)(timer.name)
 
     def _fire(self, name: str) -> None:
         del self._timers[name]
+        self._idle_timers.discard(name)
         self.node.timer_fired(name)
 
     async def _watch(self) -> None:
@@ -203,12 +211,12 @@ class Broker:
         hello = Hello(
             (VERSION, VERSION), "broker", config.name, routing=config.routing, cost=cost, instance=self.instance
         )
-        connection = self._made(Connection(self, self._loop, hello))
+        connection = self._made(Connection(self, self._loop, self.between_brokers, hello))
         self._dialing[connection] = (address, lost)
         return connection
 
     def _incoming(self) -> Connection:
-        connection = self._made(Connection(self, self._loop))
+        connection = self._made(Connection(self, self._loop, self.between_brokers))
         if len(self._connections) > CONNECTIONS_MAX:
             connection.refusal = f"CONNECTIONS_MAX is {CONNECTIONS_MAX:,}"
         elif self._is_stopping:
@@ -303,7 +311,7 @@ class Broker:
         connection.instance = instance
         connection.known_as(neighbor)
         self._by_who[neighbor] = connection
-        self.node.link_up(neighbor, cost, connection)
+        self.node.link_up(neighbor, cost, FramesToNeighbor(connection))
         log.info("link up", extra={"broker": self.config.name, "neighbor": name})
 
     def _client_came(self, connection: Connection, hello: Hello) -> None:
@@ -313,25 +321,25 @@ class Broker:
         if (before := self._by_who.get(client)) is not None:
             # Two that use one identity would take it from each other for ever.
             before.end(f"{shown(client.name)} has connected again", is_final=True)
-        self.node.client_up(client, hello.name, dict(hello.seen), connection)
+        self.node.client_up(client, hello.name, dict(hello.seen), FramesToClient(connection))
         self._by_who[client] = connection
         log.debug("client up", extra={"broker": self.config.name, "client": hello.name})
 
     def requested(self, connection: Connection, request: Request) -> None:
         assert isinstance(connection.who, Client)
-        self.node.requested(connection.who, request)
+        self.node.requested(connection.who, request.number, request.body)
 
     def published(self, connection: Connection, publications: list[Publish]) -> None:
         if not isinstance(connection.who, Client):
             connection.end("publication before Welcome")
         elif self.credits.is_good_for(connection, sum(len(one.notifications) for one in publications)):
-            self.node.published(connection.who, publications)
+            self.node.published(connection.who, [(each.number, each.notifications) for each in publications])
             self.credits.handled(connection)
 
     def misasked(self, connection: Connection, unfit: Unfit) -> None:
         assert isinstance(connection.who, Client)
         if self.credits.is_good_for(connection, unfit.notifications):
-            self.node.misasked(connection.who, unfit)
+            self.node.misasked(connection.who, unfit.number, unfit.error)
             self.credits.handled(connection)
 
     @property
@@ -349,9 +357,9 @@ class Broker:
         elif connection.who is not None and self._by_who.get(connection.who) is connection:
             self.node.caught_up(connection.who)
 
-    def arrived(self, connection: Connection, batch: Batch) -> None:
+    def arrived(self, connection: Connection, batch: Batch[Any]) -> None:
         if isinstance(connection.who, Neighbor):
-            self.node.arrived(connection.who, batch.routed)
+            self.node.arrived(connection.who, batch.routed())
         else:
             connection.end("Batch before Welcome")
 
@@ -403,8 +411,8 @@ class Broker:
 
     @property
     def timers_count(self) -> int:
-        """Those that wait to fire."""
-        return len(self._timers)
+        """Those that wait to fire, without the idle ones of a network at rest."""
+        return len(self._timers) - len(self._idle_timers)
 
     def link_of(self, neighbor: Neighbor) -> Connection:
         """Of one that is there."""

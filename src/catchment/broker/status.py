@@ -8,10 +8,11 @@ from catchment.errors import BadNotificationError
 from catchment.model.explanation import explain
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.routing.core import CLIENTS_TABLE
 
 if TYPE_CHECKING:
-    from catchment.broker.node import Node
     from catchment.broker.server import Broker
+    from catchment.node import Node
 
 # Subscriptions that are explained at once, those that match first: what fits a screen or two.
 EXPLAINED_MAX: Final = 100
@@ -19,16 +20,21 @@ EXPLAINED_MAX: Final = 100
 
 def status_of(broker: Broker) -> dict[str, Any]:
     """Plain values: numbers since the start, for a reader to make rates of."""
-    node, sessions = broker.node, getattr(broker.node.core, "sessions", None)
+    node, inspection = broker.node, broker.node.core.inspect()
     return {
         "name": node.name,
         "instance": broker.instance,
         "routing": broker.config.routing,
         "address": str(broker.address),
         "up_s": round(broker.uptime_s, 3),
-        "subscriptions": 0 if sessions is None else sessions.subscriptions_count,
-        "table_filters": len(getattr(node.core, "interest", ())),
-        "remote_filters": getattr(node.core, "remote_filters", 0),
+        "subscriptions": node.core.clients.subscriptions_count,
+        "tables": [
+            {"holder": table.holder, "filters": table.filters, "bytes": table.bytes} for table in inspection.tables
+        ],
+        "table_filters": inspection.filters,
+        "table_bytes": inspection.bytes,
+        "remote_filters": sum(table.filters for table in inspection.tables if table.holder != CLIENTS_TABLE),
+        "work": {"matched": inspection.work.matched, "compared": inspection.work.compared},
         "timers": broker.timers_count,
         "publishers_held": len(broker.credits.held),
         "links_given_up": broker.credits.links_given_up,
@@ -64,17 +70,16 @@ def topology_of(broker: Broker) -> dict[str, Any]:
         "address": str(broker.address),
         "links": [{"neighbor": one.name, "cost": link.cost} for one, link in sorted(broker.node.links.items())],
     }
-    states = getattr(broker.node.core, "link_states", None)
-    if states is None:
+    known = broker.node.core.inspect().brokers
+    if known is None:
         return found
-    reached = set(states.reached)
     brokers = [
         {
-            "name": name,
-            "is_reached": name in reached,
-            "links": [{"neighbor": one, "cost": cost} for one, cost in record.costs],
+            "name": each.name,
+            "is_reached": each.is_reached,
+            "links": [{"neighbor": neighbor, "cost": cost} for neighbor, cost in each.links],
         }
-        for name, record in sorted(states.records.items())
+        for each in known
     ]
     return {**found, "brokers": brokers}
 
@@ -84,13 +89,13 @@ def explained(node: Node, notification: Notification | None) -> list[dict[str, A
     if notification is None:
         raise BadNotificationError("explain needs a notification")
     found = []
-    for session in node.core.sessions:  # type: ignore[attr-defined]
-        for id, wanted in session.subscriptions.items():
+    for identity in node.core.clients:
+        for id, wanted in identity.subscriptions.items():
             if isinstance(wanted, Filter):
                 told = explain(wanted, notification)
                 found.append(
                     {
-                        "identity": session.identity,
+                        "identity": identity.name,
                         "subscription": id,
                         "filter": str(wanted),
                         "matches": told.matched,

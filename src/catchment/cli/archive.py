@@ -1,43 +1,47 @@
-"""`catchment archive` and `catchment compact`."""
+"""`catchment archive`: appends notifications to an archive."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
-from catchment.cli.jobs import Stages, format_of, note, session
-from catchment.cli.match import types_of
-from catchment.cli.on import opened_archive
+from cyclopts import Parameter
+
+from catchment.cli.arguments import format_by_name, parsed_types
+from catchment.cli.options import OUTPUT_NAMES, JsonFlag, MasterOption, NotificationFormatOption, TypesOption
+from catchment.cli.spark.progress import StepProgress
+from catchment.cli.spark.rejects import note_rejects, observed, write_rejects
+from catchment.cli.spark.session import session
+
+if TYPE_CHECKING:
+    from catchment.pipeline.inputs import Input
+
+# A directory beside the days of an archive. Readers skip names that begin with `_`, so none takes it for a day.
+REJECTS: Final = "_rejects"
 
 
-def run_archive(
-    notifications: str, output: str, format: str | None, types: str | None, master: str | None, as_json: bool
+def archive(
+    notifications: Annotated[str, Parameter(help="A file or directory of notifications.")],
+    /,
+    *,
+    output: Annotated[str, Parameter(name=OUTPUT_NAMES, help="The archive to append to.", metavar="ARCHIVE")],
+    format: NotificationFormatOption = None,
+    types: TypesOption = None,
+    master: MasterOption = None,
+    as_json: JsonFlag = False,
 ) -> int:
-    declared, chosen = None if types is None else types_of(types), format_of(notifications, format)
+    """Append notifications to an archive: Parquet files, a directory for each day."""
+    declared_types, chosen_format = parsed_types(types), format or format_by_name(notifications)
     spark = session(master)
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as F  # noqa: N812
+    from catchment.pipeline import read_notifications
 
-    from catchment.pipeline import archive, read_notifications
-    from catchment.pipeline.places import address
-
-    archived, rejected = Observation(), Observation()
-    counts = {"archived": 0, "rejected": 0}
-    with Stages(spark, as_json) as stages:
-        stages("reading")
-        given = read_notifications(spark, notifications, chosen, declared)  # type: ignore[arg-type]
-        stages("archiving")
-        one = F.count(F.lit(1))
-        archive(given.rows.observe(archived, one.alias("archived")), output)
-        counts |= {name: int(value or 0) for name, value in archived.get.items()}
-        if given.rejected != 0:
-            # Beside the notifications, by a name that no reader takes for a day of them.
-            bad = given.rejects.observe(rejected, one.alias("rejected")).write.mode("append")
-            bad.parquet(address(output) + "/_rejects")
-            counts |= {name: int(value or 0) for name, value in rejected.get.items()}
-    if counts["rejected"]:
-        rows = "1 row is" if counts["rejected"] == 1 else f"{counts['rejected']:,} rows are"
-        note(f"{rows} no notification: see {Path(output) / '_rejects'}")
+    with StepProgress(spark, as_json) as progress:
+        progress("reading")
+        given = read_notifications(spark, notifications, chosen_format, declared_types)
+        progress("archiving")
+        counts = _append(given, output)
+    note_rejects(counts["rejected"], "a notification", f"see {Path(output) / REJECTS}")
     if as_json:
         print(json.dumps({**counts, "archive": output}))
     else:
@@ -45,16 +49,15 @@ def run_archive(
     return 0
 
 
-def run_compact(archive: str, master: str | None, as_json: bool) -> int:
-    place = opened_archive("ARCHIVE", archive)
-    spark = session(master)
-    from catchment.pipeline import compact
+def _append(given: Input, output: str) -> dict[str, int]:
+    """Appends the notifications and their rejects. Spark counts both while it writes, without another pass."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812
 
-    with Stages(spark, as_json) as stages:
-        stages("compacting")
-        days = compact(spark, place)
-    if as_json:
-        print(json.dumps({"archive": archive, "days": days}))
-    else:
-        print(f"{len(days):,} days compacted" + (f": {', '.join(days)}" if days else ", all are compact"))
-    return 0
+    from catchment.pipeline import archive as append
+    from catchment.pipeline.paths import address
+
+    counted = Observation()
+    append(given.rows.observe(counted, F.count(F.lit(1)).alias("archived")), output)
+    rejected = write_rejects(given, f"{address(output)}/{REJECTS}", "append")
+    return {"archived": 0, **observed(counted), "rejected": rejected}

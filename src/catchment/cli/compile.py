@@ -1,12 +1,18 @@
-"""`catchment compile`: subscriptions to an index, or changes to one."""
+"""`catchment compile`: makes an index of subscriptions, or changes one."""
 
 from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Final
 
-from catchment.cli.jobs import Stages, format_of, note, session
+from cyclopts import Parameter
+
+from catchment.cli.arguments import SubscriptionFormat, format_by_name
+from catchment.cli.options import OUTPUT_NAMES, JsonFlag, MasterOption, SubscriptionFormatOption
+from catchment.cli.spark.progress import StepProgress
+from catchment.cli.spark.rejects import note_rejects
+from catchment.cli.spark.session import session
 from catchment.cli.terminal import BadUsage
 
 if TYPE_CHECKING:
@@ -15,7 +21,15 @@ if TYPE_CHECKING:
     from catchment.pipeline.index import Index
     from catchment.pipeline.inputs import Input
 
-NOTES = {
+SUBSCRIPTIONS_HELP: Final = (
+    "A file or directory of subscriptions with the columns id, subscriber, filter and, if you like, broker, dialect, "
+    "expires."
+)
+SHARDS_HELP: Final = "How many shards (parts) the new index has. Default: chosen by the number of subscriptions."
+GRAPH_HELP: Final = "Also make the content graph, the reduction by covering and the summaries."
+
+# Subscriptions that an index counts apart, and what they have in common.
+COUNTED_APART: Final = {
     "contradictory": "can match nothing",
     "expired": "expired",
     "duplicate": "equal to another of the same subscriber",
@@ -24,91 +38,96 @@ NOTES = {
 }
 
 
-def run_compile(
-    subscriptions: str | None,
-    output: str,
-    format: str | None,
-    add: str | None,
-    remove: str | None,
-    shards: int | None,
-    graph: bool,
-    master: str | None,
-    as_json: bool,
+def compile(
+    subscriptions: Annotated[str | None, Parameter(help=SUBSCRIPTIONS_HELP)] = None,
+    /,
+    *,
+    output: Annotated[str, Parameter(name=OUTPUT_NAMES, help="The directory of the index.", metavar="INDEX")],
+    format: SubscriptionFormatOption = None,
+    add: Annotated[str | None, Parameter(help="Subscriptions to add to an index.", metavar="FILE")] = None,
+    remove: Annotated[
+        str | None, Parameter(help="A file with a column id: subscriptions to remove from an index.", metavar="FILE")
+    ] = None,
+    shards: Annotated[int | None, Parameter(help=SHARDS_HELP)] = None,
+    graph: Annotated[bool, Parameter(help=GRAPH_HELP)] = True,
+    master: MasterOption = None,
+    as_json: JsonFlag = False,
 ) -> int:
-    changes = add is not None or remove is not None
-    if (subscriptions is None) != changes:
-        raise BadUsage("give a file of subscriptions, or --add or --remove with one to change an index")
-    if changes and shards is not None:
-        raise BadUsage("--shards is for a new index: a change keeps the shards there are")
-    formats = [None if path is None else format_of(path, format) for path in (subscriptions, add, remove)]
+    """Compile subscriptions to an index, or change an index.
+
+    Rows that are not subscriptions go to a table of rejects in the index.
+    """
+    is_change = add is not None or remove is not None
+    if (subscriptions is None) != is_change:
+        raise BadUsage(
+            "give a file of subscriptions to make an index, or --add or --remove to change one, but not both"
+        )
+    if is_change and shards is not None:
+        raise BadUsage("--shards is for a new index: a change keeps the shards of the index; leave it out")
+    # Before Spark starts, which takes seconds: whether the formats are known.
+    format_by_path = {path: format or format_by_name(path) for path in (subscriptions, add, remove) if path is not None}
     spark = session(master)
-    with Stages(spark, as_json) as stages:
+    with StepProgress(spark, as_json) as progress:
         if subscriptions is not None:
-            index = _compiled(spark, subscriptions, str(formats[0]), output, shards, graph, stages)
+            given = _read(spark, subscriptions, format_by_path[subscriptions])
+            index = _compiled(given, output, shards, graph, progress)
         else:
-            index = _changed(spark, (add, formats[1]), (remove, formats[2]), output, graph, stages)
-    return _summary(index, as_json)
+            added = None if add is None else _read(spark, add, format_by_path[add])
+            removed_ids = None if remove is None else _ids(spark, remove, format_by_path[remove])
+            index = _changed(added, removed_ids, output, graph, progress)
+    note_rejects(index.counts["rejected"], "a subscription", f"see {index.directory / 'rejects'}")
+    _print_summary(index, as_json)
+    return 0
 
 
-def _compiled(
-    spark: SparkSession, path: str, format: str, output: str, shards: int | None, graph: bool, stages: Stages
-) -> Index:
-    from catchment.pipeline import compile_subscriptions
-
-    given = _read(spark, path, format)
-    now = datetime.now(UTC)
-    return compile_subscriptions(
-        given.rows, output, now=now, shards=shards, rejects=given.rejects, graph=graph, report=stages
-    )
-
-
-# A file and its format; neither where there is nothing to add or remove.
-Given = tuple[str | None, str | None]
-
-
-def _changed(spark: SparkSession, add: Given, remove: Given, output: str, graph: bool, stages: Stages) -> Index:
-    from catchment.pipeline import change_subscriptions
-
-    added = None if add[0] is None else _read(spark, add[0], str(add[1]))
-    return change_subscriptions(
-        output,
-        added=None if added is None else added.rows,
-        removed=None if remove[0] is None else _ids(spark, remove[0], str(remove[1])),
-        now=datetime.now(UTC),
-        rejects=None if added is None else added.rejects,
-        graph=graph,
-        report=stages,
-    )
-
-
-def _read(spark: SparkSession, path: str, format: str) -> Input:
+def _read(spark: SparkSession, path: str, format: SubscriptionFormat) -> Input:
     from catchment.pipeline import read_subscriptions
 
-    return read_subscriptions(spark, path, format)  # type: ignore[arg-type]
+    return read_subscriptions(spark, path, format)
 
 
-def _ids(spark: SparkSession, path: str, format: str) -> DataFrame:
-    """A file with a column `id`; other columns may be there."""
+def _ids(spark: SparkSession, path: str, format: SubscriptionFormat) -> DataFrame:
+    """The rows of a file with a column `id`. It may have other columns too."""
     if format == "json":
         return spark.read.schema("id string").json(path)
     return spark.read.option("header", "true").load(path, format)
 
 
-def _summary(index: Index, as_json: bool) -> int:
-    rejected = index.counts["rejected"]
-    if rejected:
-        rows = "1 row is" if rejected == 1 else f"{rejected:,} rows are"
-        note(f"{rows} no subscription: see {index.directory / 'rejects'}")
+def _compiled(given: Input, output: str, shards: int | None, graph: bool, progress: StepProgress) -> Index:
+    from catchment.pipeline import compile_subscriptions
+
+    now = datetime.now(UTC)
+    return compile_subscriptions(
+        given.rows, output, now=now, shards=shards, rejects=given.rejects, graph=graph, report=progress
+    )
+
+
+def _changed(
+    added: Input | None, removed_ids: DataFrame | None, output: str, graph: bool, progress: StepProgress
+) -> Index:
+    from catchment.pipeline import change_subscriptions
+
+    return change_subscriptions(
+        output,
+        added=None if added is None else added.rows,
+        removed=removed_ids,
+        now=datetime.now(UTC),
+        rejects=None if added is None else added.rejects,
+        graph=graph,
+        report=progress,
+    )
+
+
+def _print_summary(index: Index, as_json: bool) -> None:
+    counts = index.counts
     if as_json:
-        print(json.dumps({"index": index.path, "version": index.version, "shards": len(index.shards), **index.counts}))
-        return 0
+        print(json.dumps({"index": index.path, "version": index.version, "shards": len(index.shards), **counts}))
+        return
     shards = "1 shard" if len(index.shards) == 1 else f"{len(index.shards)} shards"
     print(f"{index.path}, version {index.version}, {shards}")
-    print(f"{index.counts['live']:,} live subscriptions with {index.counts['filters']:,} different filters")
-    for name, meaning in NOTES.items():
-        if count := index.counts[name]:
+    print(f"{counts['live']:,} live subscriptions with {counts['filters']:,} different filters")
+    for name, meaning in COUNTED_APART.items():
+        if count := counts[name]:
             print(f"{count:,} {name}: {meaning}")
     if index.has_graph:
-        counts = index.counts
         print(f"content graph: {counts['edges']:,} edges, {counts['roots']:,} roots, {counts['depth']:,} deep")
-    return 0

@@ -1,4 +1,4 @@
-"""`catchment serve`: a broker, from a file or from nothing."""
+"""`catchment serve`: runs a broker, configured by a file, by options, or by nothing."""
 
 from __future__ import annotations
 
@@ -6,46 +6,99 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
+from cyclopts import Parameter
+
+from catchment.cli.options import JsonFlag
 from catchment.cli.terminal import EXIT_INTERRUPTED, BadUsage
 from catchment.errors import InputError
+from catchment.routing.systems import DEFAULT_SYSTEM, SYSTEMS
 
 if TYPE_CHECKING:
     from catchment.broker.config import Config
     from catchment.broker.logs import LogFormat
     from catchment.broker.server import Broker
 
+CONFIG_HELP: Final = "A TOML file. Default: a broker that is reached only from this machine."
+HTTP_HELP: Final = "Where the broker speaks HTTP. Default: it does not."
+ROUTING_HELP: Final = (
+    f"The routing system, the same in the whole network: {', '.join(SYSTEMS)}. Default: {DEFAULT_SYSTEM}."
+)
+SET_HELP: Final = "A setting of the routing system, as in master=north. You can repeat the option."
+NEIGHBOR_HELP: Final = "A broker to connect to. You can repeat the option."
 
-def run_serve(config: str | None, given: dict[str, Any], log: LogFormat, as_json: bool) -> int:
+
+def serve(
+    config: Annotated[str | None, Parameter(help=CONFIG_HELP)] = None,
+    /,
+    *,
+    name: Annotated[str | None, Parameter(help="The broker's name, unique in the network.", metavar="NAME")] = None,
+    listen: Annotated[str | None, Parameter(help="Where the broker listens.", metavar="HOST:PORT")] = None,
+    http: Annotated[str | None, Parameter(help=HTTP_HELP, metavar="HOST:PORT")] = None,
+    neighbor: Annotated[list[str] | None, Parameter(help=NEIGHBOR_HELP, metavar="HOST:PORT", negative="")] = None,
+    routing: Annotated[str | None, Parameter(help=ROUTING_HELP, metavar="NAME")] = None,
+    setting: Annotated[
+        list[str] | None, Parameter(name="--set", help=SET_HELP, metavar="NAME=VALUE", negative="")
+    ] = None,
+    log: Annotated[Literal["human", "json"], Parameter(help="How to write logs, to standard error.")] = "human",
+    as_json: JsonFlag = False,
+) -> int:
+    """Run a broker until you interrupt it.
+
+    On the first interrupt it delivers what waits and then ends. On the second it ends at once.
+    """
+    options = {
+        "name": name,
+        "listen": listen,
+        "http": http,
+        "neighbors": neighbor,
+        "routing": routing,
+        "settings": setting,
+    }
+    return run_serve(config, options, log, as_json)
+
+
+def run_serve(config: str | None, options: dict[str, Any], log: LogFormat, as_json: bool) -> int:
     from catchment.broker.logs import set_up
     from catchment.broker.run import run_broker
 
-    chosen = _config(config, given)
+    chosen = _config(config, options)
     set_up(log, sys.stderr)
     try:
         has_drained = run_broker(chosen, lambda broker: _say_ready(broker, as_json))
     except OSError as problem:
-        raise BadUsage(f"cannot listen at {chosen.listen}: {problem.strerror or problem}") from None
+        addresses = " or ".join(str(address) for address in (chosen.listen, chosen.http) if address is not None)
+        raise BadUsage(
+            f"cannot listen at {addresses}: {problem.strerror or problem}\n"
+            "choose another address with --listen or --http, or stop the program that uses it"
+        ) from None
     return 0 if has_drained else EXIT_INTERRUPTED
 
 
-def _config(path: str | None, given: dict[str, Any]) -> Config:
+def _config(path: str | None, options: dict[str, Any]) -> Config:
+    """The configuration of a file, or the default one; options that were given replace what it says."""
     from catchment.broker.config import DEFAULT_HTTP_PORT, DEFAULT_PORT, Address, Config, read_config
+    from catchment.sim.scenarios.settings import assigned
 
     try:
-        found = Config() if path is None else read_config(Path(path))
-        changes = {name: value for name, value in given.items() if value}
+        config = Config() if path is None else read_config(Path(path))
+        changes = {name: value for name, value in options.items() if value}
         for name, port in (("listen", DEFAULT_PORT), ("http", DEFAULT_HTTP_PORT)):
             if name in changes:
                 changes[name] = Address.parse(changes[name], port)
         if "neighbors" in changes:
-            changes["neighbors"] = (*found.neighbors, *map(Address.parse, changes["neighbors"]))
-        found = replace(found, **changes)
-        found.make_core()
+            # Neighbors alone are added to those of the file, not put in their place.
+            changes["neighbors"] = (*config.neighbors, *map(Address.parse, changes["neighbors"]))
+        if "settings" in changes:
+            routing = changes.get("routing", config.routing)
+            changes["settings"] = {**config.settings, **assigned([routing], changes["settings"])[routing]}
+        config = replace(config, **changes)
+        # A core that cannot be made is bad usage: find it before the broker listens.
+        config.make_core()
     except InputError as problem:
         raise BadUsage(str(problem)) from None
-    return found
+    return config
 
 
 def _say_ready(broker: Broker, as_json: bool) -> None:

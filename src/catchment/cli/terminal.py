@@ -1,37 +1,38 @@
-"""Streams, colours and messages."""
+"""Standard output and standard error: colours, notes, error messages and exit codes."""
 
 from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Final
-
-from catchment.errors import InputError, ParseError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 EXIT_FAILED: Final = 1
 EXIT_BAD_USAGE: Final = 2
+# What a shell reports of a program that SIGINT or SIGPIPE ended.
 EXIT_INTERRUPTED: Final = 130
-# How much of a long line an error shows around the place it points at.
-EXCERPT_CHARACTERS_MAX: Final = 72
-# A terminal that says it is narrower (some say 0) would be shown nothing at all.
+EXIT_PIPE_CLOSED: Final = 141
+# Set this environment variable to see the traceback of a bug, and all that Java writes.
+TRACEBACK_VARIABLE: Final = "CATCHMENT_TRACEBACK"
+# Some terminals report a smaller width, even 0. Rich would then print nothing at all.
 WIDTH_MIN: Final = 40
 
 
-class BadUsage(Exception):  # noqa: N818  # it is what the user did, not a kind of Python error
-    """The command line asks for what cannot be; the message says what to write instead."""
+class BadUsage(Exception):  # noqa: N818  # the user made the mistake: this is not a Python error
+    """The command line asks for something impossible. The message says what is wrong and what to write instead."""
 
 
 def prepare_streams() -> None:
-    """Makes every text printable in every locale, and a closed stream a place where output vanishes."""
+    """Makes every text printable in every locale. If a stream is closed, what is written to it vanishes."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # lives as long as we do
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # stays open until we end
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
@@ -40,62 +41,43 @@ def prepare_streams() -> None:
 def _console_type() -> type[Console]:
     from rich.console import Console
 
-    class PlainConsole(Console):
-        """Lets a closed pipe reach `main`, which has one answer for all output."""
+    class PipeAwareConsole(Console):
+        """Rich would end the process when a pipe is closed. This raises instead, and `main` handles all output."""
 
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
-    return PlainConsole
+    return PipeAwareConsole
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Colours only on a terminal and without NO_COLOR: rich sees to that."""
-    found = _console_type()(stderr=stderr, markup=False, highlight=False, emoji=False)
-    found.width = max(found.width, WIDTH_MIN)
-    return found
+    """A console that uses colours only on a terminal, and not if NO_COLOR is set: Rich checks both."""
+    made = _console_type()(stderr=stderr, markup=False, highlight=False, emoji=False)
+    made.width = max(made.width, WIDTH_MIN)
+    return made
 
 
 def complain(message: str, code: int) -> int:
-    """Says on standard error what went wrong; gives the exit code back."""
+    """Prints an error message to standard error and returns the exit code."""
     from rich.text import Text
 
     text = Text.assemble(("error: ", "bold red"), message)
-    with suppress(OSError):  # nobody is left to tell
+    with suppress(OSError):  # standard error is closed: there is nowhere to report that
         console(stderr=True).print(text, soft_wrap=True)
     return code
 
 
-# --- input that does not parse ------------------------------------------------------------------
+def note(message: str) -> None:
+    """Prints a message to standard error that is not an error."""
+    console(stderr=True).print(message, soft_wrap=True)
 
 
-def described(problem: InputError, where: str, text: str) -> str:
-    """What is wrong with a text given on the command line, with the line and a caret under the column."""
-    if not isinstance(problem, ParseError):
-        return f"{where}: {problem}"
-    place = f"line {problem.line}, column {problem.column}" if "\n" in text else f"column {problem.column}"
-    # Without alternatives to offer, what was "found" is a whole complaint.
-    found = f"found {problem.found}" if problem.expected else problem.found
-    parts = [f"{where}, {place}: {found}", *excerpt(text, problem.line, problem.column)]
-    if problem.expected:
-        parts.append(f"expected {', '.join(problem.expected)}")
-    return "\n".join(parts)
-
-
-def excerpt(text: str, line: int, column: int) -> tuple[str, str]:
-    """One line of a text, cut around the column, and a caret that stands under it."""
-    from rich.cells import cell_len
-
-    whole = text.split("\n")[line - 1] if line <= text.count("\n") + 1 else ""
-    start = max(0, column - 1 - EXCERPT_CHARACTERS_MAX // 2)
-    end = start + EXCERPT_CHARACTERS_MAX
-    before = ("..." if start else "") + _visible(whole[start : column - 1])
-    after = _visible(whole[column - 1 : end]) + ("..." if end < len(whole) else "")
-    return f"  {before}{after}", f"  {' ' * cell_len(before)}^"
-
-
-def _visible(text: str) -> str:
-    """As it will stand on the screen: what does not print, or not in this locale, escaped."""
-    encoding = getattr(sys.stderr, "encoding", None) or "ascii"
-    shown = (character if character.isprintable() else ascii(character)[1:-1] for character in text)
-    return "".join(shown).encode(encoding, "backslashreplace").decode(encoding)
+@contextmanager
+def status(message: str) -> Iterator[None]:
+    """Shows a spinner on standard error if that is a terminal."""
+    errors = console(stderr=True)
+    if not errors.is_terminal:
+        yield
+        return
+    with errors.status(message):
+        yield

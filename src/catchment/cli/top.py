@@ -1,88 +1,115 @@
-"""`catchment top`: a broker as it runs."""
+"""`catchment top`: a table of what a broker does, refreshed until you interrupt it."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
+from cyclopts import Parameter
+
+from catchment.cli.client import with_client
+from catchment.cli.options import JsonFlag, UrlOption
 from catchment.cli.terminal import console
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from catchment.client import Client
+
+# The clients that received most. More would not fit on a screen.
 CLIENTS_SHOWN_MAX: Final = 20
+# What a broker answers when asked for its status.
+Status = dict[str, Any]
 
 
-def run_top(url: str, every_s: float, count: int | None, as_json: bool) -> int:
-    return asyncio.run(_watch(url, every_s, count, as_json))
+def top(
+    *,
+    url: UrlOption = "",
+    every_s: Annotated[float, Parameter(help="Seconds between refreshes.", metavar="SECONDS")] = 1.0,
+    count: Annotated[int | None, Parameter(help="End after this many refreshes.")] = None,
+    as_json: JsonFlag = False,
+) -> int:
+    """Watch a broker: its links, clients, subscriptions and rates."""
+    show = _print_json if as_json else _show_table
+    return with_client(url, None, lambda client: show(client, every_s, count), reconnect=True)
 
 
-async def _watch(url: str, every_s: float, count: int | None, as_json: bool) -> int:
+async def _print_json(client: Client, every_s: float, count: int | None) -> int:
+    """Prints a status on each line. The first comes at once and counts as a refresh."""
+    import asyncio
+
+    printed = 0
+    while True:
+        print(json.dumps(await client.look()), flush=True)
+        printed += 1
+        if count is not None and printed >= count:
+            return 0
+        await asyncio.sleep(every_s)
+
+
+async def _show_table(client: Client, every_s: float, count: int | None) -> int:
+    import asyncio
+
     from rich.live import Live
 
-    from catchment.client import connect
-
-    out = console()
-    async with connect(url) as client:
-        before, at = await client.look(), time.monotonic()
-        if as_json:
-            print(json.dumps(before), flush=True)
-            seen = 1
-            while count is None or seen < count:
-                await asyncio.sleep(every_s)
-                print(json.dumps(await client.look()), flush=True)
-                seen += 1
-            return 0
-        with Live(_table(before, before, 1.0), console=out, auto_refresh=False) as live:
-            seen = 0
-            while count is None or seen < count:
-                await asyncio.sleep(every_s)
-                now, then = await client.look(), time.monotonic()
-                live.update(_table(before, now, then - at), refresh=True)
-                before, at, seen = now, then, seen + 1
+    earlier, earlier_s = await client.look(), time.monotonic()
+    with Live(rates_table(earlier, earlier, 1.0), console=console(), auto_refresh=False) as live:
+        refreshes = 0
+        while count is None or refreshes < count:
+            await asyncio.sleep(every_s)
+            now, now_s = await client.look(), time.monotonic()
+            live.update(rates_table(earlier, now, now_s - earlier_s), refresh=True)
+            earlier, earlier_s, refreshes = now, now_s, refreshes + 1
     return 0
+
+
+def rates_table(earlier: Status, now: Status, seconds: float) -> Table:
+    """The present status, and rates since the earlier one, which is `seconds` old."""
+    from rich.table import Table
+
+    title = f"{now['name']} at {now['address']}, {now['routing']}, up {now['up_s']:,.0f} s"
+    table = Table(title=title, box=None, pad_edge=False)
+    for heading in ("", "in/s", "out/s", "in all"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, total in now["totals"].items():
+        table.add_row(name, f"{(total - earlier['totals'][name]) / seconds:,.0f}", "", f"{total:,}")
+    table.add_row("subscriptions", "", "", f"{now['subscriptions']:,}")
+    table.add_row("filters in the table", "", "", f"{now['table_filters']:,}")
+    # These are rare: each has a row only once it has happened.
+    for name in ("publishers_held", "links_given_up", "bytes_given_up"):
+        if now[name]:
+            table.add_row(name.replace("_", " "), "", "", f"{now[name]:,}")
+    _add_links(table, earlier, now, seconds)
+    _add_clients(table, earlier, now, seconds)
+    return table
+
+
+def _add_links(table: Table, earlier: Status, now: Status, seconds: float) -> None:
+    earlier_links = {link["neighbor"]: link for link in earlier["links"]}
+    for link in now["links"]:
+        # A link that is new has no rate yet.
+        before = earlier_links.get(link["neighbor"], link)
+        table.add_row(
+            f"link to {link['neighbor']}{_congestion(link)}",
+            f"{(link['received'] - before['received']) / seconds:,.0f}",
+            f"{(link['forwarded'] - before['forwarded']) / seconds:,.0f}",
+            f"{link['received'] + link['forwarded']:,}",
+        )
 
 
 def _congestion(link: dict[str, Any]) -> str:
     return f", congested: {link['outbox_bytes']:,} bytes wait" if link["is_congested"] else ""
 
 
-def _table(before: dict[str, Any], now: dict[str, Any], seconds: float) -> Table:
-    """Rates since the last look."""
-    from rich.table import Table
-
-    found = Table(
-        title=f"{now['name']} at {now['address']}, {now['routing']}, up {now['up_s']:,.0f} s", box=None, pad_edge=False
-    )
-    for name in ("", "in/s", "out/s", "in all"):
-        found.add_column(name, justify="left" if not name else "right")
-    totals = {name: (before["totals"][name], now["totals"][name]) for name in now["totals"]}
-    for name, (earlier, later) in totals.items():
-        found.add_row(name, f"{(later - earlier) / seconds:,.0f}", "", f"{later:,}")
-    found.add_row("subscriptions", "", "", f"{now['subscriptions']:,}")
-    found.add_row("filters in the table", "", "", f"{now['table_filters']:,}")
-    for name in ("publishers_held", "links_given_up", "bytes_given_up"):
-        # Rare, and worth a look when it happens.
-        if now[name]:
-            found.add_row(name.replace("_", " "), "", "", f"{now[name]:,}")
-    known = {one["neighbor"]: one for one in before["links"]}
-    for link in now["links"]:
-        earlier = known.get(link["neighbor"], link)
-        found.add_row(
-            f"link to {link['neighbor']}{_congestion(link)}",
-            f"{(link['received'] - earlier['received']) / seconds:,.0f}",
-            f"{(link['forwarded'] - earlier['forwarded']) / seconds:,.0f}",
-            f"{link['received'] + link['forwarded']:,}",
+def _add_clients(table: Table, earlier: Status, now: Status, seconds: float) -> None:
+    earlier_clients = {client["name"]: client for client in earlier["clients"]}
+    by_deliveries = sorted(now["clients"], key=lambda client: -client["delivered"])
+    for client in by_deliveries[:CLIENTS_SHOWN_MAX]:
+        before = earlier_clients.get(client["name"], client)
+        table.add_row(
+            f"client {client['name']}",
+            f"{(client['published'] - before['published']) / seconds:,.0f}",
+            f"{(client['delivered'] - before['delivered']) / seconds:,.0f}",
+            f"{client['published'] + client['delivered']:,}",
         )
-    clients = {one["name"]: one for one in before["clients"]}
-    for one in sorted(now["clients"], key=lambda one: -one["delivered"])[:CLIENTS_SHOWN_MAX]:
-        earlier = clients.get(one["name"], one)
-        found.add_row(
-            f"client {one['name']}",
-            f"{(one['published'] - earlier['published']) / seconds:,.0f}",
-            f"{(one['delivered'] - earlier['delivered']) / seconds:,.0f}",
-            f"{one['published'] + one['delivered']:,}",
-        )
-    return found

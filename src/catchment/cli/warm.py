@@ -1,28 +1,28 @@
-"""`catchment warm`: what would take long at every start is done once."""
+"""`catchment warm`: does once what would otherwise make every start slow."""
 
 from __future__ import annotations
 
-import json as json_text
-import sys
+import json
 from time import perf_counter
 
-from catchment.cli.jobs import note, status
+from catchment.cli.options import JsonFlag
+from catchment.cli.terminal import note, status
 
 
-def run_warm(json: bool) -> int:
-    start = perf_counter()
+def warm(*, as_json: JsonFlag = False) -> int:
+    """Make later starts faster: compile the matching kernels, and archive Java's classes for Spark. Run it once."""
+    start_s = perf_counter()
     with status("compiling the matching kernels"):
-        from catchment.matching.warm import warm
+        from catchment.matching.warm import warm as compile_kernels
 
-        warm()
+        compile_kernels()
     with status("archiving Java's classes for Spark"):
         from catchment.pipeline.class_archive import make_archive
 
         path = make_archive()
-    megabytes, seconds = path.stat().st_size / 1e6, perf_counter() - start
-    if json:
-        found = {"archive": str(path), "megabytes": round(megabytes), "seconds": round(seconds)}
-        sys.stdout.write(json_text.dumps(found) + "\n")
+    megabytes, seconds = path.stat().st_size / 1e6, perf_counter() - start_s
+    if as_json:
+        print(json.dumps({"archive": str(path), "megabytes": round(megabytes), "seconds": round(seconds)}))
     else:
-        note(f"Spark starts sooner from now on, with an archive of {megabytes:.0f} MB ({seconds:.0f} s): {path}")
+        note(f"Spark will start faster. This took {seconds:.0f} s; the archive of {megabytes:.0f} MB is {path}")
     return 0

@@ -1,4 +1,4 @@
-"""The client without `await`: a loop in a thread of its own, for scripts and notebooks."""
+"""The client without `await`, for scripts and notebooks. It runs an asyncio loop in a thread of its own."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ T = TypeVar("T")
 
 
 class BlockingSubscription:
-    """`for delivery in subscription`, which waits for the next; `get(timeout)` gives one or None."""
+    """`for delivery in subscription` waits for each delivery, and ends when the subscription or the client does."""
 
-    def __init__(self, client: BlockingClient, inner: Queue) -> None:
+    def __init__(self, client: BlockingClient, queue: Queue) -> None:
         self._client = client
-        self._inner = inner
+        self._queue = queue
 
     def get(self, timeout: float | None = None) -> Delivered | None:
-        return self._client._call(_next(self._inner, timeout))
+        """The next delivery, or None if none comes within `timeout` seconds or none will come any more."""
+        return self._client._call(_next(self._queue, timeout))
 
     def __iter__(self) -> Iterator[Delivered]:
-        while (found := self.get()) is not None:
-            yield found
+        while (delivery := self.get()) is not None:
+            yield delivery
 
     def cancel(self) -> None:
-        assert isinstance(self._inner, Subscription), "this is everything: cancel single subscriptions"
-        self._client._call(self._inner.cancel())
+        assert isinstance(self._queue, Subscription), "only a single subscription can be cancelled"
+        self._client._call(self._queue.cancel())
 
 
 async def _next(queue: Queue, timeout: float | None) -> Delivered | None:
@@ -46,7 +47,8 @@ async def _next(queue: Queue, timeout: float | None) -> Delivered | None:
 
 
 class BlockingClient:
-    """Made by `connect_blocking`. Every method is that of `Client`, and returns when it is done."""
+    """Made by `connect_blocking`. Each method does what the method of the same name of `Client` does, and returns when
+    that is done."""
 
     def __init__(self, url: str, identity: str, *, reconnect: bool = True) -> None:
         self._loop = asyncio.new_event_loop()
@@ -62,12 +64,12 @@ class BlockingClient:
         if self._loop.is_closed():
             work.close()
             raise ConnectionLostError("the client was closed")
-        waited = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return waited.result()
+            return future.result()
         except BaseException:
-            # Interrupted, say: what is not waited for is not to go on.
-            waited.cancel()
+            # For example a KeyboardInterrupt: the work must not go on when nobody waits for it.
+            future.cancel()
             raise
 
     def _end(self) -> None:

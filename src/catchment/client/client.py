@@ -37,6 +37,7 @@ from catchment.model.pattern import Pattern
 from catchment.routing.messages import (
     Advertise,
     Cancel,
+    ClientRequest,
     MapIdentity,
     Resume,
     Subscribe,
@@ -45,20 +46,10 @@ from catchment.routing.messages import (
     Unsubscribe,
     Wanted,
 )
-from catchment.routing.newest import Newest
-from catchment.routing.wanted import cancels
-from catchment.wire import (
-    BATCH_MAX,
-    VERSION,
-    ClientRequest,
-    Delivery,
-    Hello,
-    Lost,
-    SequenceDelivery,
-    Welcome,
-    checked_bytes,
-    pieces,
-)
+from catchment.routing.parts.newest import Newest
+from catchment.routing.parts.wanted import cancels
+from catchment.wire.frames import BATCH_MAX, VERSION, checked_bytes, pieces
+from catchment.wire.messages import Delivery, Hello, Lost, SequenceDelivery, Welcome
 
 DEFAULT_PORT: Final = 7400
 RETRY_S_FIRST, RETRY_S_MOST = 0.1, 3.0

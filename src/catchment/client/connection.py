@@ -11,14 +11,11 @@ from typing import Any, Final, cast
 from catchment.client.problems import ConnectionLostError, error_of
 from catchment.errors import CatchmentError
 from catchment.model.notification import Notification
-from catchment.routing.messages import Said
-from catchment.wire import (
-    REASON_CODEPOINTS_MAX,
-    VERSION,
+from catchment.routing.messages import ClientRequest, Said
+from catchment.wire.frames import REASON_CODEPOINTS_MAX, VERSION, Decoder, WireError, frame
+from catchment.wire.messages import (
     Accepted,
-    ClientRequest,
     Credit,
-    Decoder,
     Delivery,
     Goodbye,
     Hello,
@@ -33,8 +30,6 @@ from catchment.wire import (
     SequenceDelivery,
     ToClient,
     Welcome,
-    WireError,
-    frame,
 )
 
 CONNECT_S_MAX: Final = 10.0

@@ -1,4 +1,4 @@
-"""What a client is delivered, and what waits to be read."""
+"""Deliveries to a client, and the queue in which they wait to be read."""
 
 from __future__ import annotations
 
@@ -11,31 +11,33 @@ from msgspec import Struct
 
 from catchment.model.notification import Notification
 
-# What waits to be read from one subscription.
+# Deliveries that wait to be read from one subscription.
 QUEUE_MAX: Final = 100_000
-# And its bytes on the wire: in memory some times as many.
+# Their size on the wire. In memory they take several times as much.
 QUEUE_BYTES_MAX: Final = 64 * 1_048_576
 
 
 class Delivered(Struct, frozen=True):
-    """A notification, or the sequence of them that completes a pattern, and what it was delivered for."""
+    """A notification, or the sequence of notifications that completes a pattern; `subscriptions` has the ids of the
+    subscriptions that match."""
 
     notifications: tuple[Notification, ...]
     subscriptions: tuple[str, ...]
     identity: str
-    # So many were dropped before this one, here or at the broker, because they were not read in time.
+    # How many deliveries the client or the broker dropped before this one, because they were not read in time.
     missed: int = 0
-    # The connection was lost before this one: others may have been missed.
+    # Whether the connection was lost before this delivery, so that the client may have missed others.
     gap: bool = False
 
     @property
     def notification(self) -> Notification:
-        """The one, or the last of a sequence."""
+        """The notification; of a sequence, the last."""
         return self.notifications[-1]
 
 
 class Queue:
-    """Deliveries that wait to be read, at most QUEUE_MAX and QUEUE_BYTES_MAX; or are handed to `take` as they come."""
+    """Deliveries that wait to be read: at most QUEUE_MAX of them and QUEUE_BYTES_MAX in all; more are dropped and
+    counted. With `take`, deliveries do not wait: each is handed to `take` as it comes."""
 
     def __init__(self, take: Callable[[Delivered], None] | None = None) -> None:
         self._take = take
@@ -43,8 +45,9 @@ class Queue:
         self._sizes: deque[int] = deque()
         self._bytes = 0
         self._ready = asyncio.Event()
-        # All that was dropped, here or at the broker: also what no delivery has told yet.
+        # All deliveries dropped since the start, by the client or by the broker.
         self.missed = 0
+        # Those dropped, and whether there was a gap, since the last delivery that was queued: the next one reports it.
         self._missed = 0
         self._gap = False
         self._end: BaseException | None = None
@@ -53,12 +56,12 @@ class Queue:
         if len(self._waiting) >= QUEUE_MAX or self._bytes + size > QUEUE_BYTES_MAX:
             self.miss(1)
             return
-        delivered = Delivered(notifications, ids, identity, self._missed, self._gap)
+        delivery = Delivered(notifications, ids, identity, self._missed, self._gap)
         self._missed, self._gap = 0, False
         if self._take is not None:
-            self._take(delivered)
+            self._take(delivery)
             return
-        self._waiting.append(delivered)
+        self._waiting.append(delivery)
         self._sizes.append(size)
         self._bytes += size
         self._ready.set()
@@ -71,6 +74,7 @@ class Queue:
         self._gap = True
 
     def end(self, problem: BaseException | None = None) -> None:
+        """Once what waits is read, `get` raises `problem`; without one, the iteration stops."""
         self._end = problem or StopAsyncIteration()
         self._ready.set()
 

@@ -1,24 +1,24 @@
-"""What can go wrong for a client."""
+"""Errors that only a client raises."""
 
 from __future__ import annotations
 
 from catchment import errors
 from catchment.errors import CatchmentError
-from catchment.wire import Refused
+from catchment.wire.messages import Refused
 
 
 class ConnectionLostError(CatchmentError):
-    """The connection ended: what was under way may have been done or not."""
+    """The connection ended. The broker may or may not have done what it was asked for last."""
 
 
 class RefusedError(CatchmentError):
-    """A broker refused, with an error of a kind that this version does not know."""
+    """A broker refused a request with an error of a kind that the client cannot rebuild."""
 
 
 def error_of(refused: Refused) -> CatchmentError:
-    """The error that the broker had, of the same kind where it is one of ours that takes a text alone."""
+    """The error that the broker raised, of the same class if that class takes nothing but a text; else RefusedError."""
     kind = getattr(errors, refused.kind, None)
     if kind in (errors.BadIdError, errors.BadFilterError, errors.BadNotificationError, errors.BadValueError):
-        found: CatchmentError = kind(refused.reason)
-        return found
+        error: CatchmentError = kind(refused.reason)
+        return error
     return RefusedError(f"{refused.kind}: {refused.reason}")

@@ -1,9 +1,9 @@
-"""Java's classes in an archive: with it, Spark starts in half the time, because Java need not read and check them one
-by one.
+"""An archive of Java's classes. With it Spark starts in half the time: Java need not read and verify each class.
 
-`catchment warm` makes one, of the classes that a compilation, a match, a stream and a pattern load. Sessions that start
-a Java of their own use it from then on. Java finds out itself whether it fits, which is where Java and Spark are the
-same and in the same place, and goes on without where it does not. It may be deleted at any time.
+`catchment warm` makes the archive, of the classes that a compilation, a match, a stream and a pattern load. From then
+on every session that starts its own Java uses it. Java itself checks whether the archive fits: it does if Java and
+Spark are the same versions in the same places. If it does not fit, Java starts without it. The archive may be deleted
+at any time.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from pyspark.sql import SparkSession
 
 from catchment.errors import UnavailableError
 
-# Where it is kept, if not in the user's cache.
+# The variable that names a directory for the archive, instead of the user's cache.
 CACHE: Final = "CATCHMENT_CACHE"
-# Java says much about classes that cannot be in an archive, and once at every start if one does not fit any more.
+# Otherwise Java prints a line for each class that cannot be archived, and one at every start if the archive does not
+# fit.
 _SILENT: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
-# For Java that runs for seconds: its second compiler costs more than it gains.
+# In a Java process that runs for seconds, the optimizing compiler costs more than it gains.
 _SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1"
-_END_SECONDS_MAX: Final = 300
+_EXIT_SECONDS_MAX: Final = 300
 
 
 def archive_path() -> Path:
-    """Where the archive for this Java and this Spark is, if there is one."""
+    """The path of the archive for this Java and this Spark, whether or not it exists."""
     java = Path(java_command() or "java")
     made_at = java.stat().st_mtime_ns if java.exists() else 0
     key = f"{java.resolve()} {made_at} {pyspark.__version__} {Path(pyspark.__file__).parent}"
@@ -43,8 +44,8 @@ def archive_path() -> Path:
 def _cache() -> Path:
     if given := os.environ.get(CACHE):
         return Path(given)
-    beside = os.environ.get("XDG_CACHE_HOME")
-    return (Path(beside) if beside else Path.home() / ".cache") / "catchment"
+    users_cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(users_cache) if users_cache else Path.home() / ".cache") / "catchment"
 
 
 def java_command() -> str | None:
@@ -54,51 +55,52 @@ def java_command() -> str | None:
 
 
 def java_options() -> str:
-    """What Java is to be told to use the archive; nothing where there is none."""
+    """The options that make Java use the archive; empty where there is none."""
     path = archive_path()
     return f'-XX:SharedArchiveFile="{path}" {_SILENT}' if path.exists() else ""
 
 
 def make_archive() -> Path:
-    """Starts a Spark, has it do a little of everything, and ends it: it takes a minute. The archive appears when it is
-    whole. UnavailableError where Java has made none."""
+    """Starts Spark, runs a small job of each kind, and stops it: that takes a minute. The archive appears at its path
+    when it is complete. Raises UnavailableError if Java wrote none."""
     from catchment.pipeline.session import spark_session
 
     if SparkContext._gateway is not None:
-        raise UnavailableError("Spark runs already: an archive of its classes is made when it ends, by a process anew")
+        raise UnavailableError("Spark is running in this process already: make the archive in a new process")
     path = archive_path()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix="making-") as place:
-        unfinished = Path(place) / path.name
+    # In the same directory, so that the finished archive can be renamed into its place.
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix="making-") as directory:
+        unfinished = Path(directory) / path.name
         settings = {
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.extraJavaOptions": f'-XX:ArchiveClassesAtExit="{unfinished}" {_SILENT} {_SHORT_LIVED}',
         }
-        spark = spark_session("local[2]", name="catchment warm", settings=settings, log=Path(place) / "log")
+        spark = spark_session("local[2]", name="catchment warm", settings=settings, log=Path(directory) / "log")
         try:
-            _do_a_little(spark, Path(place))
+            _run_small_jobs(spark, Path(directory))
         finally:
-            _end(spark)
+            _stop_java(spark)
         if not unfinished.exists():
-            raise UnavailableError(f"{java_command()} has made no archive of its classes: is it a Java of OpenJDK's?")
+            raise UnavailableError(f"{java_command()} has made no archive of its classes: is it an OpenJDK?")
         unfinished.replace(path)
     return path
 
 
-def _end(spark: SparkSession) -> None:
-    """Java writes the archive when it ends, which it does when nobody can tell it more."""
+def _stop_java(spark: SparkSession) -> None:
+    """Java writes the archive when it exits, and it exits when its standard input is closed."""
     spark.stop()
     gateway = SparkContext._gateway
     assert gateway is not None
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait(_END_SECONDS_MAX)
+    gateway.proc.wait(_EXIT_SECONDS_MAX)
     SparkContext._gateway = SparkContext._jvm = None
 
 
-def _do_a_little(spark: SparkSession, place: Path) -> None:
-    """What jobs do, with next to nothing: what counts is which classes it takes."""
+def _run_small_jobs(spark: SparkSession, root: Path) -> None:
+    """A job of each kind on a few rows: what counts is which classes Java loads for it."""
     from catchment.pipeline import (
         NotificationFiles,
         compile_subscriptions,
@@ -111,17 +113,18 @@ def _do_a_little(spark: SparkSession, place: Path) -> None:
 
     schema = "id string, subscriber string, filter string"
     subscriptions = spark.createDataFrame([("s1", "a", "price > 1"), ("s2", "b", "price > 2 or symbol any")], schema)
-    index = compile_subscriptions(subscriptions, place / "index", now=datetime(2026, 1, 1, tzinfo=UTC))
-    (place / "in").mkdir()
+    index = compile_subscriptions(subscriptions, root / "index", now=datetime(2026, 1, 1, tzinfo=UTC))
+    (root / "in").mkdir()
     for i in range(2):
         row = {"symbol": "DIS", "price": i + 0.5, "$seq": i, "$time": {"time": f"2026-01-01T00:00:0{i}Z"}}
-        (place / "in" / f"{i}.jsonl").write_text(json.dumps(row) + "\noops\n")
-    rows = read_notifications(spark, str(place / "in")).rows.cache()
+        (root / "in" / f"{i}.jsonl").write_text(json.dumps(row) + "\noops\n")
+    rows = read_notifications(spark, str(root / "in")).rows.cache()
     match(rows, index).collect()
-    write_matches(rows, index, place / "matched")
+    write_matches(rows, index, root / "matched")
     detect(rows, {"up": "[price < 1] -> [price > 1] by symbol"}).collect()
-    match_stream(NotificationFiles(str(place / "in")), index, place / "out", once=True, spark=spark).awaitTermination()
-    rows.write.parquet(str(place / "rows"))
-    stream = spark.readStream.schema(rows.schema).parquet(str(place / "rows"))
+    files = NotificationFiles(str(root / "in"))
+    match_stream(files, index, root / "out", once=True, spark=spark).awaitTermination()
+    rows.write.parquet(str(root / "rows"))
+    stream = spark.readStream.schema(rows.schema).parquet(str(root / "rows"))
     query = detect(stream, {"up": "[price < 1] -> [price > 1] by symbol"}).writeStream.format("noop")
-    query.trigger(availableNow=True).option("checkpointLocation", str(place / "checkpoint")).start().awaitTermination()
+    query.trigger(availableNow=True).option("checkpointLocation", str(root / "checkpoint")).start().awaitTermination()

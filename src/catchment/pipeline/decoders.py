@@ -1,7 +1,7 @@
-"""From one record of a file to notifications or subscriptions, without Spark: what workers run on each row.
+"""Decoders: what workers run on each record of a file to get notifications or subscriptions. Nothing here needs Spark.
 
 A decoder takes a record (the bytes of a line or file, or the cells of a CSV row) and yields items: a value, or the
-reason why there is none with the text that was refused. It never raises for what it is given.
+reason why the text is rejected, and that text. A decoder never raises an error for a bad record.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BYTE_ORDER_MARK: Final = "\ufeff"
 
 @dataclass(frozen=True, slots=True)
 class Item(Generic[T]):
-    """One row of a record, counted from 0: its value, or why there is none."""
+    """One row of a record, numbered from 0: its value, or the reason why it has none, and its text."""
 
     row: int
     value: T | None
@@ -52,22 +52,22 @@ class SubscriptionRow:
     expires: datetime | None = None
 
 
-def _item(row: int, make: Callable[[V], T], given: V, text: Callable[[V], str]) -> Item[T]:
-    """What `make` makes of a record, or its complaint."""
+def _item(row: int, make: Callable[[V], T], record: V, text: Callable[[V], str]) -> Item[T]:
+    """The item that `make` makes of a record, or a reject with the reason why it could not."""
     try:
-        return Item(row, make(given))
+        return Item(row, make(record))
     except ParseError as problem:
-        place = f"line {problem.line}, " if problem.line > 1 else ""
-        return Item(row, None, f"{place}column {problem.column}: not JSON: found {problem.found}", text(given))
+        line = f"line {problem.line}, " if problem.line > 1 else ""
+        return Item(row, None, f"{line}column {problem.column}: not JSON: found {problem.found}", text(record))
     except UnicodeDecodeError as problem:
-        return Item(row, None, f"byte {problem.start + 1} is not UTF-8", text(given))
+        return Item(row, None, f"byte {problem.start + 1} is not UTF-8", text(record))
     except CatchmentError as problem:
-        return Item(row, None, str(problem), text(given))
-    except RecursionError:  # JSON just shallow enough to parse may be too deep to be quoted in a complaint
-        return Item(row, None, "nesting too deep: a notification is a flat JSON object", text(given))
+        return Item(row, None, str(problem), text(record))
+    except RecursionError:  # JSON that is just shallow enough to parse may be too deep to quote in an error message
+        return Item(row, None, "nesting too deep: a notification is a flat JSON object", text(record))
 
 
-def shown_bytes(content: bytes) -> str:
+def _shown_bytes(content: bytes) -> str:
     return content.decode("utf-8", "backslashreplace")
 
 
@@ -80,13 +80,13 @@ def _text(content: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lines(Generic[T]):
-    """A decoder of lines: one item each, none of a blank one."""
+    """A decoder of lines: one item for each line, none for a blank line."""
 
     make: Callable[[str], T]
 
     def __call__(self, content: bytes) -> Iterator[Item[T]]:
         if content.strip():
-            yield _item(0, lambda found: self.make(_text(found)), content, shown_bytes)
+            yield _item(0, lambda line: self.make(_text(line)), content, _shown_bytes)
 
 
 def notification_lines() -> Lines[Notification]:
@@ -105,14 +105,14 @@ def subscription_lines() -> Lines[SubscriptionRow]:
 
 
 def cloudevents_file(content: bytes) -> Iterator[Item[Notification]]:
-    """A whole file: one CloudEvent, or a batch of them."""
+    """A decoder of whole files: one CloudEvent, or a batch of them."""
     try:
-        found = parsed_json(_text(content))
+        parsed = parsed_json(_text(content))
     except (CatchmentError, UnicodeDecodeError) as problem:
-        yield Item(0, None, f"not JSON: {problem}", shown_bytes(content))
+        yield Item(0, None, f"not JSON: {problem}", _shown_bytes(content))
         return
-    for row, one in enumerate(found if isinstance(found, list) else [found]):
-        yield _item(row, notification_of_cloudevent, one, json.dumps)
+    for row, cloudevent in enumerate(parsed if isinstance(parsed, list) else [parsed]):
+        yield _item(row, notification_of_cloudevent, cloudevent, json.dumps)
 
 
 def _cloudevent_text(text: str) -> Notification:
@@ -124,20 +124,21 @@ def _cloudevent_text(text: str) -> Notification:
 
 @dataclass(frozen=True, slots=True)
 class NotificationCells:
-    """A decoder of CSV rows: cells in the order of `types`, the last one the row where it does not fit its header."""
+    """A decoder of CSV rows: cells in the order of `types`, and one more that holds the whole row if the row does not
+    fit the header, and is None otherwise."""
 
     types: tuple[tuple[str, Type | None], ...]
 
     def __call__(self, cells: Sequence[str | None]) -> Iterator[Item[Notification]]:
         if cells[-1] is not None:
-            yield Item(0, None, f"not {len(self.types)} cells, as the header has", cells[-1])
+            yield Item(0, None, f"the row does not have {len(self.types)} cells, as the header has", cells[-1])
         else:
             yield _item(0, self._notification, cells, _joined)
 
     def _notification(self, cells: Sequence[str | None]) -> Notification:
-        given = zip(self.types, cells, strict=False)
+        typed = zip(self.types, cells, strict=False)
         return Notification.from_json(
-            {name: _cell(name, kind, text) for (name, kind), text in given if text is not None}
+            {name: _cell(name, kind, text) for (name, kind), text in typed if text is not None}
         )
 
 
@@ -146,7 +147,7 @@ def _joined(cells: Sequence[str | None]) -> str:
 
 
 def _cell(name: str, kind: Type | None, text: str) -> object:
-    """A cell as the JSON of a value; None is the type of the payload, which is base64."""
+    """The JSON of the value in a cell. The payload has the type None, and is base64 text."""
     match kind:
         case None | Type.STRING:
             return text
@@ -160,11 +161,12 @@ def _cell(name: str, kind: Type | None, text: str) -> object:
 
 
 def cell_types(header: Sequence[str], types: Mapping[str, Type]) -> tuple[tuple[str, Type | None], ...]:
-    """The type of each column of a header; InputError for one that nobody declared, or that is not there."""
+    """The type of each column of a header. Raises InputError for a column that is not declared, and for a declared one
+    that the header lacks."""
     known: dict[str, Type | None] = {**ENVELOPE_TYPES, PAYLOAD: None, **types}
     for name in header:
         if name not in known:
-            raise InputError(f"column {shown(name)} has no declared type: there are {', '.join(types)}")
+            raise InputError(f"column {shown(name)} has no declared type: declared are {', '.join(types)}")
     if missing := sorted(set(types) - set(header)):
         raise InputError(f"there is no column {shown(missing[0])}: the header has {', '.join(header)}")
     return tuple((name, known[name]) for name in header)
@@ -174,45 +176,45 @@ def cell_types(header: Sequence[str], types: Mapping[str, Type]) -> tuple[tuple[
 
 
 def _subscription_text(text: str) -> SubscriptionRow:
-    found = parsed_json(text)
-    if not isinstance(found, Mapping):
-        raise InputError(f"{shown(found)} is not a subscription: it must be a JSON object")
-    return subscription_of(found)
+    fields = parsed_json(text)
+    if not isinstance(fields, Mapping):
+        raise InputError(f"{shown(fields)} is not a subscription: it must be a JSON object")
+    return _subscription_of(fields)
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionCells:
-    """A decoder of CSV rows, as NotificationCells."""
+    """A decoder of CSV rows, with cells as for NotificationCells."""
 
     names: tuple[str, ...]
 
     def __call__(self, cells: Sequence[str | None]) -> Iterator[Item[SubscriptionRow]]:
         if cells[-1] is not None:
-            yield Item(0, None, f"not {len(self.names)} cells, as the header has", cells[-1])
+            yield Item(0, None, f"the row does not have {len(self.names)} cells, as the header has", cells[-1])
         else:
-            yield _item(0, lambda row: subscription_of(dict(zip(self.names, row, strict=False))), cells, _joined)
+            yield _item(0, lambda row: _subscription_of(dict(zip(self.names, row, strict=False))), cells, _joined)
 
 
-def subscription_of(found: Mapping[str, object]) -> SubscriptionRow:
-    """From named fields; fields of other names are not ours."""
-    id, subscriber, filter = (_field(found, name, True) or "" for name in ("id", "subscriber", "filter"))
-    broker, dialect = (_field(found, name, False) for name in ("broker", "dialect"))
-    expires = found.get("expires")
-    if isinstance(expires, Mapping):
+def _subscription_of(fields: Mapping[str, object]) -> SubscriptionRow:
+    """A subscription from its fields by name; other fields are ignored."""
+    id, subscriber, filter = (_field(fields, name, True) or "" for name in ("id", "subscriber", "filter"))
+    broker, dialect = (_field(fields, name, False) for name in ("broker", "dialect"))
+    expires = fields.get("expires")
+    if isinstance(expires, Mapping):  # {"time": …}, as in the JSON of a notification
         expires = expires.get("time")
     if isinstance(expires, datetime):
         expires = expires if expires.tzinfo else expires.replace(tzinfo=UTC)
     return SubscriptionRow(id, subscriber, filter, broker, dialect, _expiry(expires))
 
 
-def _expiry(found: object) -> datetime | None:
-    return found if found is None or isinstance(found, datetime) else fine_time(found)
+def _expiry(expires: object) -> datetime | None:
+    return expires if expires is None or isinstance(expires, datetime) else fine_time(expires)
 
 
-def _field(found: Mapping[str, object], name: str, needed: bool) -> str | None:
-    value = found.get(name)
-    if value is None and not needed:
+def _field(fields: Mapping[str, object], name: str, required: bool) -> str | None:
+    value = fields.get(name)
+    if value is None and not required:
         return None
-    if not isinstance(value, str) or (needed and not value):
-        raise InputError(f"a subscription has a text {name}, found {shown(value)}")
+    if not isinstance(value, str) or (required and not value):
+        raise InputError(f"a subscription needs {name} as text, found {shown(value)}")
     return value

@@ -1,17 +1,18 @@
-"""An index on disk: versions of it, each whole, and a pointer to the current one.
+"""An index on disk: its versions, each complete, and a pointer to the current one.
 
     index/
       CURRENT                  the number of the current version
       versions/3/
-        manifest.json          shards, counts; written last, so what has one is whole
+        manifest.json          shards, counts; written last, so a version that has it is complete
         shards/0000/ …         saved Matchers, memory-mapped by whoever matches
-        subscriptions/ …       Parquet: every subscription, its canonical filter, what the report says of it
-        rejects/ …             Parquet: rows that are no subscription, with file, row and reason
+        subscriptions/ …       Parquet: every subscription with its canonical filter, status and note
+        rejects/ …             Parquet: rows that are not subscriptions, with file, row and reason
         filters/ edges/ reduced/ summaries/ …   Parquet: the content graph, see docs/content-graph.md
 
-A version is written beside the others under another name, renamed when whole, and then pointed at: a reader finds
-the old version or the new one. Versions share shards: what a change did not touch is named in the next manifest by
-where it lies. So versions stay until `prune`, and a job that began with one ends with it.
+A version is written under another name beside the others, renamed when it is complete, and only then does CURRENT name
+it: a reader finds the old version or the new one. Versions share shards: if a change did not touch a shard, the next
+manifest names the shard in the older version. So versions stay until `prune` deletes them, and a job ends with the
+version it began with.
 """
 
 from __future__ import annotations
@@ -26,20 +27,23 @@ from typing import Any, Final
 from uuid import uuid4
 
 from catchment.errors import BadIndexError, InputError, shown
-from catchment.pipeline.places import reading, write_durably
+from catchment.pipeline.paths import readable, write_durably
 
 CURRENT: Final = "CURRENT"
 VERSIONS: Final = "versions"
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = "catchment-pipeline-index"
 FORMAT_VERSION: Final = 1
-# A manifest names some shards; a larger file is something else.
+# The status of a subscription that is in the shards, and the count of those in the manifest.
+LIVE: Final = "live"
+# A manifest names at most some hundred shards; a larger file is something else.
 _MANIFEST_BYTES_MAX: Final = 16 * 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """One version of an index. `counts` are of subscriptions, by what became of them."""
+    """One version of an index. `counts` has the number of subscriptions by status and note, and the sizes of the
+    content graph."""
 
     path: str
     version: int
@@ -56,56 +60,61 @@ class Index:
 
     @property
     def subscriptions(self) -> str:
-        """Where the table of subscriptions lies, for Spark."""
-        return reading(self.directory / "subscriptions")
+        """The address of the table of subscriptions, for Spark to read."""
+        return readable(self.directory / "subscriptions")
 
     @property
     def rejects(self) -> str:
-        return reading(self.directory / "rejects")
+        """The address of the table of rejects."""
+        return readable(self.directory / "rejects")
 
     @property
     def has_graph(self) -> bool:
-        """Whether it was compiled with its content graph, which then is of just these subscriptions."""
+        """Whether this version has a content graph. It is always that of the subscriptions of this version."""
         return (self.directory / "edges").is_dir()
 
     @property
     def filters(self) -> str:
-        """Where the distinct filters lie, for Spark: number, text, depth, degrees; BadIndexError without a graph."""
-        return self._of_graph("filters")
+        """The address of the table of distinct filters: number, text, depth, degrees. This and the next three raise
+        BadIndexError if the version has no content graph."""
+        return self._graph_table("filters")
 
     @property
     def edges(self) -> str:
-        """The immediate edges: predecessor, successor."""
-        return self._of_graph("edges")
+        """The address of the table of immediate edges: predecessor, successor."""
+        return self._graph_table("edges")
 
     @property
     def reduced(self) -> str:
-        """Which filters each broker must propagate."""
-        return self._of_graph("reduced")
+        """The address of the table of the filters that each broker must propagate."""
+        return self._graph_table("reduced")
 
     @property
     def summaries(self) -> str:
-        """Rows of the brokers' summaries."""
-        return self._of_graph("summaries")
+        """The address of the table of the brokers' summaries."""
+        return self._graph_table("summaries")
 
-    def _of_graph(self, name: str) -> str:
+    def _graph_table(self, name: str) -> str:
         if not self.has_graph:
             raise BadIndexError(
                 f"version {self.version} of {self.path} has no content graph: compile it with graph=True"
             )
-        return reading(self.directory / name)
+        return readable(self.directory / name)
 
 
 def local_path(path: str | os.PathLike[str]) -> Path:
-    """The absolute path of an index; InputError for an address: files that are mapped must be files."""
+    """The absolute path of an index. Raises InputError for an address of another file system: workers memory-map the
+    index, so it must consist of local files."""
     text = os.fspath(path).removeprefix("file://")
     if "://" in text:
-        raise InputError(f"{shown(text)} is no place for an index: it is memory-mapped, so use a path all workers see")
+        raise InputError(
+            f"an index cannot be at {shown(text)}: workers memory-map it, so use a path that all workers see"
+        )
     return Path(text).absolute()
 
 
 def open_index(path: str | os.PathLike[str] | Index, version: int | None = None) -> Index:
-    """The current version, or the one asked for; BadIndexError if there is none."""
+    """The current version of an index, or the version given. Raises BadIndexError if there is none."""
     if isinstance(path, Index):
         return path
     root = local_path(path)
@@ -113,9 +122,8 @@ def open_index(path: str | os.PathLike[str] | Index, version: int | None = None)
     file = root / VERSIONS / str(number) / MANIFEST
     try:
         if file.stat().st_size > _MANIFEST_BYTES_MAX:
-            raise BadIndexError(f"{file} is no manifest: it is too long")
-        found = json.loads(file.read_text("utf-8"))
-        return _from_manifest(root, found)
+            raise BadIndexError(f"{file} is not a manifest: it is too long")
+        return _from_manifest(root, json.loads(file.read_text("utf-8")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         if isinstance(problem, BadIndexError):
             raise
@@ -126,19 +134,19 @@ def _current(root: Path) -> int:
     try:
         return int((root / CURRENT).read_text("ascii"))
     except OSError:
-        raise BadIndexError(f"{root} is no index: it has no {CURRENT}; make one with catchment compile") from None
+        raise BadIndexError(f"{root} is not an index: it has no {CURRENT}; make one with catchment compile") from None
     except ValueError:
-        raise BadIndexError(f"{root / CURRENT} is corrupt: it holds no number") from None
+        raise BadIndexError(f"{root / CURRENT} is corrupt: it does not hold a number") from None
 
 
-def _from_manifest(root: Path, found: dict[str, Any]) -> Index:
-    if found["format"] != FORMAT or found["format_version"] != FORMAT_VERSION:
-        raise BadIndexError(f"{root} is of another format ({shown(found['format'])}): compile it anew")
-    shards = tuple(str(one) for one in found["shards"])
+def _from_manifest(root: Path, manifest: dict[str, Any]) -> Index:
+    if manifest["format"] != FORMAT or manifest["format_version"] != FORMAT_VERSION:
+        raise BadIndexError(f"{root} has another format ({shown(manifest['format'])}): compile it again")
+    shards = tuple(map(str, manifest["shards"]))
     for shard in shards:
         if not (root / shard).is_dir():
             raise BadIndexError(f"{root / shard} is missing")
-    return Index(str(root), int(found["version"]), shards, dict(found["counts"]))
+    return Index(str(root), int(manifest["version"]), shards, dict(manifest["counts"]))
 
 
 # --- writing ------------------------------------------------------------------------------------
@@ -146,25 +154,25 @@ def _from_manifest(root: Path, found: dict[str, Any]) -> Index:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A version that is being written, under a name that no reader looks at."""
+    """A version that is being written, in a directory that no reader looks at."""
 
     root: Path
     version: int
     directory: Path
 
     def shard(self, number: int) -> str:
-        """Where shard `number` is written, relative to the index once the version is published."""
+        """The path of shard `number` relative to the index, as it is once the version is published."""
         return f"{VERSIONS}/{self.version}/shards/{number:04}"
 
 
 def begin(path: str | os.PathLike[str]) -> Draft:
-    """The next version, empty; BadIndexError where something else lies."""
+    """An empty draft of the next version. Raises BadIndexError if the directory holds something else than an index."""
     root = local_path(path)
     if root.exists() and (not root.is_dir() or (any(root.iterdir()) and not (root / VERSIONS).is_dir())):
-        raise BadIndexError(f"{root} is something else: an index is not written into it")
+        raise BadIndexError(f"{root} holds something else: name a new directory, or that of an index")
     versions = root / VERSIONS
     versions.mkdir(parents=True, exist_ok=True)
-    numbers = [int(one.name) for one in versions.iterdir() if one.name.isdecimal()]
+    numbers = [int(entry.name) for entry in versions.iterdir() if entry.name.isdecimal()]
     version = max(numbers, default=0) + 1
     directory = versions / f".{version}.{uuid4().hex[:8]}.new"
     (directory / "shards").mkdir(parents=True)
@@ -172,7 +180,7 @@ def begin(path: str | os.PathLike[str]) -> Draft:
 
 
 def publish(draft: Draft, shards: tuple[str, ...], counts: Mapping[str, int]) -> Index:
-    """Makes a draft the current version; BadIndexError if somebody else was faster."""
+    """Makes a draft the current version. Raises BadIndexError if another writer has published this version already."""
     manifest = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -183,25 +191,26 @@ def publish(draft: Draft, shards: tuple[str, ...], counts: Mapping[str, int]) ->
     write_durably(draft.directory / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
     target = draft.root / VERSIONS / str(draft.version)
     try:
+        # The rename fails if the directory is there and not empty: of two writers of one version the first wins.
         draft.directory.rename(target)
     except OSError as problem:
-        raise BadIndexError(f"{target} was written by somebody else meanwhile: compile again ({problem})") from None
-    fresh = draft.root / f".{CURRENT}.{os.getpid()}.new"
-    write_durably(fresh, f"{draft.version}\n")
-    fresh.replace(draft.root / CURRENT)
+        raise BadIndexError(f"somebody else has written {target} meanwhile: compile again ({problem})") from None
+    new_pointer = draft.root / f".{CURRENT}.{os.getpid()}.new"
+    write_durably(new_pointer, f"{draft.version}\n")
+    new_pointer.replace(draft.root / CURRENT)  # atomic: a reader sees the old number or the new one
     return open_index(draft.root, draft.version)
 
 
 def discard(draft: Draft) -> None:
-    """Forgets a draft that will not be published."""
+    """Deletes a draft that will not be published; does nothing after `publish`."""
     shutil.rmtree(draft.directory, ignore_errors=True)
 
 
 def prune(path: str | os.PathLike[str]) -> list[int]:
-    """Deletes the versions before the current one, save the shards that it shares, and what compilations left that
-    were killed; gives the numbers. Only when no job still reads them."""
+    """Deletes the versions before the current one, except the shards that the current one shares, and the drafts of
+    killed compilations. Returns the numbers of the versions deleted. Call it only when no job reads them any more."""
     index = open_index(path)
-    kept = {str(Path(one)) for one in index.shards}
+    kept = {str(Path(shard)) for shard in index.shards}
     pruned = []
     for old in sorted((Path(index.path) / VERSIONS).iterdir()):
         if old.name.startswith(".") and int(old.name.split(".")[1]) <= index.version:

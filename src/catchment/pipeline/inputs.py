@@ -1,12 +1,12 @@
-"""Reading notifications and subscriptions from files; what is no such thing goes to a table of rejects.
+"""Reading notifications and subscriptions from files. Rows that are neither go to a table of rejects.
 
     files ─► records (file, block, content) ─► decoder, in workers ─► wide typed columns
                                                                 └──► rejects: file, row, reason, text
 
-JSON does not say which attributes there are, so it is read twice: once for the attributes and their types (and the
-number of bad rows), once for the values. Declared types spare the first. Rows are numbered exactly although large
-files are read in blocks: each row is counted within its block, and the counts of the blocks before are added to
-the rejects alone.
+A JSON file does not declare its attributes, so it is read twice: once for the attributes and their types (and the
+number of bad rows), once for the values. If the types are declared, it is read once. Rows are numbered exactly although
+Spark reads a large file in blocks: a worker numbers the rows of a block from 0, and for rejects the number of rows in
+the blocks before is added.
 """
 
 from __future__ import annotations
@@ -24,18 +24,22 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 from catchment.errors import InputError, LimitError, UnavailableError, shown
 from catchment.model.notification import Notification
 from catchment.model.values import Type, type_of
-from catchment.pipeline import decoders, wide
+from catchment.pipeline import decoders, tables
+from catchment.pipeline.bad_rows import reject_reason, split
 from catchment.pipeline.decoders import Decoder, Item, SubscriptionRow
 from catchment.pipeline.schema import (
+    ATTRIBUTES_MAP,
     COLUMNS_MAX,
     ENVELOPE_FIELDS,
-    FOLDED,
+    FILE,
     REJECTS,
+    ROW,
     SUBSCRIPTIONS,
     AttributeColumn,
     attribute_columns,
+    col,
     declared_columns,
-    folded_arrays,
+    map_arrays,
     notification_arrays,
     notification_schema,
     refuse_case_twins,
@@ -46,19 +50,22 @@ T = TypeVar("T")
 NotificationFormat = Literal["json", "cloudevents", "cloudevents-lines", "parquet", "csv"]
 SubscriptionFormat = Literal["json", "parquet", "csv"]
 
-# A CloudEvents batch is one JSON text, parsed whole by one worker; longer files hold one on each line.
+# A worker parses a CloudEvents batch whole, as one JSON text. Longer files must hold one CloudEvent on each line.
 CLOUDEVENTS_FILE_BYTES_MAX: Final = 256 * 1_048_576
 
-FILE, ROW, BLOCK, REASON, TEXT = "$file", "$row", "$block", "$reason", "$text"
+BLOCK, REASON, TEXT = "$block", "$reason", "$text"
+# The column in which Spark puts a CSV row that does not fit the header.
 _CORRUPT: Final = "$corrupt"
-PLACES: Final = (
+# Columns that a decoder adds to each row: where it was read and, if it is a reject, why and its text.
+ORIGIN_FIELDS: Final = (
     StructField(FILE, StringType()),
     StructField(BLOCK, LongType()),
     StructField(ROW, LongType()),
     StructField(REASON, StringType()),
     StructField(TEXT, StringType()),
 )
-_SEEN: Final = StructType(
+# How many values of a type an attribute has in some rows; a row with an empty name counts the rejects.
+_ATTRIBUTE_COUNTS: Final = StructType(
     [StructField("name", StringType()), StructField("type", StringType()), StructField("count", LongType())]
 )
 _REJECTED: Final = "rejected"
@@ -66,7 +73,7 @@ _REJECTED: Final = "rejected"
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What was read: good rows, the rejects (schema `REJECTS`), and how many those are if that is known."""
+    """What was read: the good rows, the rejects (schema `REJECTS`), and the number of rejects if it is known."""
 
     rows: DataFrame
     rejects: DataFrame
@@ -82,18 +89,21 @@ def read_notifications(
     counted: Observation | None = None,
     as_map: bool = False,
 ) -> Input:
-    """Notifications as wide columns. `types` declares the attributes: CSV needs that, JSON is then read only once,
-    and an attribute that is not declared, or of another type, makes its row a reject. `counted` is told `rejected`
-    when the rows have been read to the end, unless the result says it.
+    """Notifications as wide columns.
 
-    `as_map` puts attributes into one column `attributes`, a map, or leaves them there (columns of Parquet stay): for
-    names by the thousand. JSON is then read once in any case. `match` takes both."""
+    `types` declares the attributes. CSV needs it. JSON is then read only once, and a row with an attribute that is not
+    declared, or has another type, is a reject. `counted` is an observation that gets the count `rejected` once all rows
+    have been read, unless `Input.rejected` has it already.
+
+    `as_map` puts all attributes into one column `attributes`, a map; a map in a Parquet file stays one, and columns of
+    Parquet stay columns. Use it for thousands of attribute names. JSON is then read only once too. `match` accepts both
+    forms."""
     if format == "parquet":
-        return Input(*wide.split(_parquet(spark, path, counted, as_map)))
+        return Input(*split(_parquet(spark, path, counted, as_map)))
     named = {name: type_named(kind) for name, kind in (types or {}).items()}
     if format == "csv":
         if types is None:
-            raise InputError("CSV does not say what is a number: declare the types of its columns")
+            raise InputError("CSV has no types: declare the types of its columns")
         records, header = _csv_records(spark, path, options or {})
         cells = decoders.NotificationCells(decoders.cell_types(header, named))
         return _notifications(records, cells, declared_columns(named), None, counted, as_map)
@@ -111,20 +121,20 @@ def read_subscriptions(
     format: SubscriptionFormat = "json",
     options: Mapping[str, str] | None = None,
 ) -> Input:
-    """Subscriptions with the columns of `SUBSCRIPTIONS`, and `$file` and `$row`, by which compiling can say where a
-    filter that does not parse stands."""
+    """Subscriptions with the columns of `SUBSCRIPTIONS`, and `$file` and `$row`. With these the compiler can report
+    where a filter stands that does not parse."""
     if format == "parquet":
-        return Input(*wide.subscriptions_from_parquet(spark, path))
+        return Input(*tables.subscriptions_from_parquet(spark, path))
     if format == "csv":
         records, header = _csv_records(spark, path, options or {})
         _require_columns(header)
         decoder: Decoder[SubscriptionRow] = decoders.SubscriptionCells(tuple(header))
     else:
         records, decoder = _lines(spark, path), decoders.subscription_lines()
-    decoded = records.mapInArrow(_SubscriptionRows(decoder), StructType([*SUBSCRIPTIONS.fields, *PLACES]))
-    placed = _with_row_of_file(decoded, records)
-    good = placed.where(F.col(REASON).isNull()).select(*SUBSCRIPTIONS.names, FILE, ROW)
-    return Input(good, _rejects(placed))
+    decoded = records.mapInArrow(_SubscriptionRows(decoder), StructType([*SUBSCRIPTIONS.fields, *ORIGIN_FIELDS]))
+    numbered = _numbered_in_file(decoded, records)
+    good = numbered.where(F.col(REASON).isNull()).select(*SUBSCRIPTIONS.names, FILE, ROW)
+    return Input(good, _rejects(numbered))
 
 
 NOTIFICATION_DECODERS: Final[dict[str, Decoder[Notification]]] = {
@@ -146,9 +156,9 @@ def _load(spark: SparkSession, format: str, path: str | list[str], **settings: A
     from pyspark.errors import AnalysisException
 
     try:
-        found = spark.read.format(format).options(**settings).load(path)
-        found.columns  # noqa: B018  # Spark Connect looks for the files only when it is asked something
-        return found
+        rows = spark.read.format(format).options(**settings).load(path)
+        rows.columns  # noqa: B018  # Spark Connect looks for the files only when the DataFrame is asked something
+        return rows
     except AnalysisException as problem:
         if problem.getCondition() != "PATH_NOT_FOUND":
             raise
@@ -156,7 +166,7 @@ def _load(spark: SparkSession, format: str, path: str | list[str], **settings: A
 
 
 def _lines(spark: SparkSession, path: str | list[str]) -> DataFrame:
-    # As bytes: what is not UTF-8 is a bad row, not a crash on the way to Python.
+    # As bytes: a line that is not UTF-8 is then a reject, and does not fail the job on its way to Python.
     return _load(spark, "text", path, lineSep="\n").select(
         F.col("_metadata.file_path").alias(FILE),
         F.col("_metadata.file_block_start").alias(BLOCK),
@@ -165,22 +175,22 @@ def _lines(spark: SparkSession, path: str | list[str]) -> DataFrame:
 
 
 def _whole_files(spark: SparkSession, path: str | list[str]) -> DataFrame:
-    found = _load(spark, "binaryFile", path)
+    files = _load(spark, "binaryFile", path)
+    # Null if the file is too long; `_decoded_batches` makes a reject of that.
     content = F.when(F.col("length") <= CLOUDEVENTS_FILE_BYTES_MAX, F.col("content"))
-    return found.select(F.col("path").alias(FILE), F.lit(0).cast("bigint").alias(BLOCK), content.alias("content"))
+    return files.select(F.col("path").alias(FILE), F.lit(0).cast("bigint").alias(BLOCK), content.alias("content"))
 
 
 def _csv_records(spark: SparkSession, path: str | list[str], options: Mapping[str, str]) -> tuple[DataFrame, list[str]]:
-    """Rows as arrays of texts, and the header. Spark reads the syntax; the types are ours to read, which says why a
-    cell is none."""
+    """Rows as arrays of texts, and the header. Spark parses the syntax. Our decoder parses the values, and so can tell
+    why a cell is not of its type."""
     header = _load(spark, "csv", path, **{**options, "header": "true"}).columns
     schema = StructType([*(StructField(name, StringType()) for name in header), StructField(_CORRUPT, StringType())])
-    # A text that no cell has stands for null, so that "" is the empty string and nothing is absence.
+    # With a null value that no cell has, `""` is the empty string and an empty cell is absent.
     settings = {"nullValue": "\0", **options, "header": "true", "enforceSchema": "false", "mode": "PERMISSIVE"}
     reader = spark.read.schema(schema).options(**settings, columnNameOfCorruptRecord=_CORRUPT)
-    found = reader.csv(path)
-    cells = F.array(*(F.col("`" + name.replace("`", "``") + "`") for name in schema.names))
-    return found.select(
+    cells = F.array(*map(col, schema.names))
+    return reader.csv(path).select(
         F.col("_metadata.file_path").alias(FILE),
         F.col("_metadata.file_block_start").alias(BLOCK),
         cells.cast(ArrayType(StringType())).alias("content"),
@@ -191,24 +201,27 @@ def _csv_records(spark: SparkSession, path: str | list[str], options: Mapping[st
 
 
 @dataclass(frozen=True, slots=True)
-class _Placed(Generic[T]):
+class _Decoded(Generic[T]):
+    """An item, and the block of a file that it was read from."""
+
     file: str
     block: int
     item: Item[T]
 
 
-def _decoded(batches: Iterable[pa.RecordBatch], decode: Decoder[T]) -> Iterator[list[_Placed[T]]]:
-    """The items of each batch. A task reads its blocks one after another, so rows are counted by counting."""
-    place, count = ("", -1), 0
+def _decoded_batches(batches: Iterable[pa.RecordBatch], decode: Decoder[T]) -> Iterator[list[_Decoded[T]]]:
+    """The items of each batch, numbered within their block. That needs only a count, because a task reads the records
+    of a block in order, and one block after another."""
+    current_block, count = ("", -1), 0
     for batch in batches:
-        found = []
+        decoded = []
         for file, block, content in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            if (file, block) != place:
-                place, count = (file, block), 0
+            if (file, block) != current_block:
+                current_block, count = (file, block), 0
             for item in decode(content) if content is not None else [_too_long()]:
-                found.append(_Placed(file, block, Item(count + item.row, item.value, item.reason, item.text)))
+                decoded.append(_Decoded(file, block, Item(count + item.row, item.value, item.reason, item.text)))
             count += 1
-        yield found
+        yield decoded
 
 
 def _too_long() -> Item[Any]:
@@ -216,20 +229,21 @@ def _too_long() -> Item[Any]:
     return Item(0, None, f"{limit}, the file is longer: write one CloudEvent on each line", None)
 
 
-def _place_arrays(found: list[_Placed[T]]) -> list[pa.Array]:
+def _origin_arrays(rows: list[_Decoded[T]]) -> list[pa.Array]:
+    """The columns of `ORIGIN_FIELDS`."""
     return [
-        pa.array([one.file for one in found], pa.string()),
-        pa.array([one.block for one in found], pa.int64()),
-        pa.array([one.item.row for one in found], pa.int64()),
-        pa.array([one.item.reason for one in found], pa.string()),
-        pa.array([one.item.text for one in found], pa.string()),
+        pa.array([row.file for row in rows], pa.string()),
+        pa.array([row.block for row in rows], pa.int64()),
+        pa.array([row.item.row for row in rows], pa.int64()),
+        pa.array([row.item.reason for row in rows], pa.string()),
+        pa.array([row.item.text for row in rows], pa.string()),
     ]
 
 
 @dataclass(frozen=True)
 class NotificationRows:
-    """For mapInArrow: wide columns, or a map, and the place of each row. Attributes that are not among the columns
-    are refused where those are all there may be."""
+    """For mapInArrow: notifications as wide columns, or as a map, and the origin of each row. If `closed`, a
+    notification with an attribute that is not among the columns is a reject."""
 
     decode: Decoder[Notification]
     columns: tuple[AttributeColumn, ...]
@@ -237,42 +251,44 @@ class NotificationRows:
     as_map: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        known = frozenset((one.name, one.type) for one in self.columns)
-        for decoded in _decoded(batches, self.decode):
-            found = [_declared(one, known) for one in decoded] if self.closed else decoded
-            values = [one.item.value for one in found]
-            arrays = folded_arrays(values) if self.as_map else notification_arrays(values, self.columns)
-            names = [*arrays, *(field.name for field in PLACES)]
-            yield pa.RecordBatch.from_arrays([*arrays.values(), *_place_arrays(found)], names)
+        declared = frozenset((column.name, column.type) for column in self.columns)
+        for decoded in _decoded_batches(batches, self.decode):
+            rows = [_refused_if_undeclared(row, declared) for row in decoded] if self.closed else decoded
+            notifications = [row.item.value for row in rows]
+            arrays = map_arrays(notifications) if self.as_map else notification_arrays(notifications, self.columns)
+            names = [*arrays, *(field.name for field in ORIGIN_FIELDS)]
+            yield pa.RecordBatch.from_arrays([*arrays.values(), *_origin_arrays(rows)], names)
 
 
-def _declared(found: _Placed[Notification], known: frozenset[tuple[str, Type]]) -> _Placed[Notification]:
-    """Turns a notification with an attribute that no column can hold into a reject."""
-    value = found.item.value
-    for name, one in () if value is None else value.items():
-        if (name, type_of(one)) not in known:
-            reason = f"attribute {shown(name)} of type {type_of(one)} is not declared"
-            text = "" if value is None else repr(value)
-            return _Placed(found.file, found.block, Item(found.item.row, None, reason, text))
-    return found
+def _refused_if_undeclared(
+    row: _Decoded[Notification], declared: frozenset[tuple[str, Type]]
+) -> _Decoded[Notification]:
+    """The row, or a reject if its notification has an attribute that no declared column can hold."""
+    notification = row.item.value
+    if notification is None:
+        return row
+    for name, value in notification.items():
+        if (name, type_of(value)) not in declared:
+            reason = f"attribute {shown(name)} of type {type_of(value)} is not declared"
+            return _Decoded(row.file, row.block, Item(row.item.row, None, reason, repr(notification)))
+    return row
 
 
 @dataclass(frozen=True)
-class _Attributes:
+class _AttributeCounts:
     """For mapInArrow: the attributes of a partition with their types and counts, and the number of bad rows."""
 
     decode: Decoder[Notification]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         counts: Counter[tuple[str, str]] = Counter()
-        for decoded in _decoded(batches, self.decode):
-            for one in decoded:
-                value = one.item.value
-                if value is None:
+        for decoded in _decoded_batches(batches, self.decode):
+            for row in decoded:
+                if row.item.value is None:
                     counts["", _REJECTED] += 1
                 else:
-                    counts.update((name, type_of(found).value) for name, found in value.items())
-            if len(counts) > COLUMNS_MAX:
+                    counts.update((name, type_of(value).value) for name, value in row.item.value.items())
+            if len(counts) > COLUMNS_MAX:  # bounds the worker's memory; Spark adds the counts up
                 yield _count_batch(counts)
                 counts.clear()
         yield _count_batch(counts)
@@ -281,40 +297,43 @@ class _Attributes:
 def _count_batch(counts: Counter[tuple[str, str]]) -> pa.RecordBatch:
     names, kinds = [name for name, _ in counts], [kind for _, kind in counts]
     columns = [pa.array(names, pa.string()), pa.array(kinds, pa.string()), pa.array(counts.values(), pa.int64())]
-    return pa.RecordBatch.from_arrays(columns, _SEEN.names)
+    return pa.RecordBatch.from_arrays(columns, _ATTRIBUTE_COUNTS.names)
 
 
 @dataclass(frozen=True)
 class _SubscriptionRows:
-    """For mapInArrow: the columns of `SUBSCRIPTIONS` and the place of each row."""
+    """For mapInArrow: the columns of `SUBSCRIPTIONS` and the origin of each row."""
 
     decode: Decoder[SubscriptionRow]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for found in _decoded(batches, self.decode):
+        for rows in _decoded_batches(batches, self.decode):
             arrays = [
-                pa.array([getattr(one.item.value, name, None) for one in found], _subscription_type(name))
+                pa.array([getattr(row.item.value, name, None) for row in rows], _subscription_type(name))
                 for name in SUBSCRIPTIONS.names
             ]
-            names = [*SUBSCRIPTIONS.names, *(field.name for field in PLACES)]
-            yield pa.RecordBatch.from_arrays([*arrays, *_place_arrays(found)], names)
+            names = [*SUBSCRIPTIONS.names, *(field.name for field in ORIGIN_FIELDS)]
+            yield pa.RecordBatch.from_arrays([*arrays, *_origin_arrays(rows)], names)
 
 
 def _subscription_type(name: str) -> pa.DataType:
     return pa.timestamp("us", "UTC") if name == "expires" else pa.string()
 
 
-# --- joining it up ------------------------------------------------------------------------------
+# --- the DataFrames -----------------------------------------------------------------------------
 
 
 def _discovered(records: DataFrame, decode: Decoder[Notification]) -> tuple[tuple[AttributeColumn, ...], int]:
-    """The columns that hold every attribute there is, and the number of rejects."""
-    seen = records.mapInArrow(_Attributes(decode), _SEEN).groupBy("name", "type").agg(F.sum("count").alias("count"))
-    found = {(row["name"], row["type"]): int(row["count"]) for row in seen.limit(COLUMNS_MAX + 2).collect()}
-    rejected = found.pop(("", _REJECTED), 0)
-    if len(found) > COLUMNS_MAX:
+    """The columns that hold every attribute in the records, and the number of rejects."""
+    counted = records.mapInArrow(_AttributeCounts(decode), _ATTRIBUTE_COUNTS)
+    totals = counted.groupBy("name", "type").agg(F.sum("count").alias("count"))
+    # One row more than allowed shows that there are too many; one more is the count of rejects.
+    rows = totals.limit(COLUMNS_MAX + 2).collect()
+    counts = {(row["name"], row["type"]): int(row["count"]) for row in rows}
+    rejected = counts.pop(("", _REJECTED), 0)
+    if len(counts) > COLUMNS_MAX:
         raise LimitError("COLUMNS_MAX", COLUMNS_MAX, "more attributes", "declare the types of those you match on")
-    return attribute_columns({(name, Type(kind)): count for (name, kind), count in found.items()}), rejected
+    return attribute_columns({(name, Type(kind)): count for (name, kind), count in counts.items()}), rejected
 
 
 def _notifications(
@@ -325,36 +344,37 @@ def _notifications(
     counted: Observation | None = None,
     as_map: bool = False,
 ) -> Input:
-    """`columns` are all that are declared, unless the number of rejects is known; None where none are."""
-    schema = StructType([*ENVELOPE_FIELDS, FOLDED]) if as_map else notification_schema(columns or ())
+    """Decodes records. If `rejected` is known, `columns` were discovered in the records themselves. Otherwise `columns`
+    are those declared, or None if none were."""
+    schema = StructType([*ENVELOPE_FIELDS, ATTRIBUTES_MAP]) if as_map else notification_schema(columns or ())
     refuse_case_twins(records.sparkSession, schema)
     rows = NotificationRows(decode, columns or (), rejected is None and columns is not None, as_map)
-    decoded = records.mapInArrow(rows, StructType([*schema.fields, *PLACES]))
-    counting = decoded if counted is None else decoded.observe(counted, _rejected(F.col(REASON)))
-    good = counting.where(F.col(REASON).isNull()).drop(*(field.name for field in PLACES))
-    return Input(good, _rejects(_with_row_of_file(decoded.where(F.col(REASON).isNotNull()), records)), rejected)
+    decoded = records.mapInArrow(rows, StructType([*schema.fields, *ORIGIN_FIELDS]))
+    observed = decoded if counted is None else decoded.observe(counted, _count_rejected(F.col(REASON)))
+    good = observed.where(F.col(REASON).isNull()).drop(*(field.name for field in ORIGIN_FIELDS))
+    return Input(good, _rejects(_numbered_in_file(decoded.where(F.col(REASON).isNotNull()), records)), rejected)
 
 
-def _rejected(reason: Column) -> Column:
+def _count_rejected(reason: Column) -> Column:
     return F.count_if(reason.isNotNull()).alias(_REJECTED)
 
 
 def _parquet(spark: SparkSession, path: str | list[str], counted: Observation | None, as_map: bool) -> DataFrame:
-    found = wide.from_parquet(spark, path, as_map)
+    rows = tables.notifications_from_parquet(spark, path, as_map)
     if counted is None:
-        return found
-    schema = StructType([one for one in found.schema.fields if one.name not in (FILE, ROW)])
-    return found.observe(counted, _rejected(wide.reject_reason(schema)))
+        return rows
+    schema = StructType([field for field in rows.schema.fields if field.name not in (FILE, ROW)])
+    return rows.observe(counted, _count_rejected(reject_reason(schema)))
 
 
-def _with_row_of_file(decoded: DataFrame, records: DataFrame) -> DataFrame:
-    """Rows numbered from 1 within their file instead of from 0 within their block."""
+def _numbered_in_file(decoded: DataFrame, records: DataFrame) -> DataFrame:
+    """The rows numbered from 1 within their file, instead of from 0 within their block."""
     before = Window.partitionBy(FILE).orderBy(BLOCK).rowsBetween(Window.unboundedPreceding, -1)
     bases = records.groupBy(FILE, BLOCK).count().select(FILE, BLOCK, F.sum("count").over(before).alias("$base"))
     row: Column = F.col(ROW) + F.coalesce(F.col("$base"), F.lit(0)) + 1
     return decoded.join(F.broadcast(bases), [FILE, BLOCK], "left").withColumn(ROW, row)
 
 
-def _rejects(placed: DataFrame) -> DataFrame:
-    named = [F.col(f"${name}").alias(name) for name in REJECTS.names]
-    return placed.where(F.col(REASON).isNotNull()).select(*named)
+def _rejects(numbered: DataFrame) -> DataFrame:
+    columns = [F.col(f"${name}").alias(name) for name in REJECTS.names]
+    return numbered.where(F.col(REASON).isNotNull()).select(*columns)

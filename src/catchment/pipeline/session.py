@@ -1,12 +1,13 @@
 """The Spark session that the jobs expect: workers with our Python, Arrow, UTC, one cache of compiled kernels.
 
-A session that is there already is taken as it is: whoever made it knows why. Jobs say so where one of its settings
-would change what they mean (`spark.sql.caseSensitive`, see `schema.refuse_case_twins`). Under `spark-submit` there is
-none yet: what it was told, the master first, goes before what we would choose.
+If a session already exists, it is used as it is: whoever made it had reasons. A job raises an error if a setting of
+that session would change what the job means (`spark.sql.caseSensitive`, see `schema.refuse_case_twins`). Under
+`spark-submit` no session exists yet: then the options given to `spark-submit`, first of all the master, take
+precedence over our settings.
 
-On Spark Connect (`sc://host`, with the extra `connect`) the driver is the server's: its workers must have catchment,
-and it, they and we must see the index at one path. All works but `match_stream`, which writes in the driver and says
-that it cannot. Bars of progress show no tasks there.
+With Spark Connect (`sc://host`, with the extra `connect`) the driver runs in the server. The server's workers must have
+catchment, and the server, its workers and this process must see the index at the same path. Everything works except
+`match_stream`, which writes in the driver: it raises an error. Progress bars show no tasks there.
 """
 
 from __future__ import annotations
@@ -31,44 +32,47 @@ from catchment.pipeline.class_archive import java_command, java_options
 LOCAL: Final = "local[*]"
 CONNECT_PREFIX: Final = "sc://"
 NUMBA_CACHE: Final = "NUMBA_CACHE_DIR"
-# Where spark-submit started this program, the port of the Java that it started before.
+# spark-submit sets this variable for the program that it starts: the port of its Java process.
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-# A server that does not answer at all: Spark's own client would go on asking for ten minutes.
+# How long to wait for a Spark Connect server to answer. Spark's own client would retry for ten minutes.
 CONNECT_SECONDS_MAX: Final = 20
-# Rows that are enough to show into how many partitions Spark cuts what nobody said more about.
-_SPREAD_ROWS: Final = 1 << 16
+# Enough rows to see into how many partitions Spark splits a range by default.
+_RANGE_ROWS: Final = 1 << 16
 
 _SETTINGS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Instants are UTC everywhere; a local zone would only change how they print, and CSV dates.
+    # Instants are UTC everywhere; a local zone would only change how Spark prints them, and how it reads CSV dates.
     "spark.sql.session.timeZone": "UTC",
     # Attribute names are any Unicode text: `Price` is not `price`.
     "spark.sql.caseSensitive": "true",
-    # Rows are put together from all columns of a batch: of a thousand columns, four times as many rows fit no cache.
+    # Spark assembles rows from all columns of a batch. With a thousand columns, a batch of the default 4096 rows does
+    # not fit into the processor's cache.
     "spark.sql.parquet.columnarReaderBatchSize": "1024",
-    # Parsing takes Python a minute for as many bytes as Spark finds right for a task: three such tasks keep one of two
-    # cores waiting a third of the time.
+    # Python takes a minute to parse the 64 MB that Spark gives a task by default. With three such tasks on two cores,
+    # one core is idle for a third of the time.
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "4m",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
-# Arrow checks each access that Spark makes to what comes from Python: a third of the time of a match with many ids.
+# Switches off Arrow's check of each access to a buffer that came from Python. With many ids a row these checks take a
+# third of the time of a match.
 ARROW_UNCHECKED: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-# Reading a string of Arrow's stores a reference, for which G1 has a fence: a quarter of Java's time with many ids.
+# When Java reads a string from Arrow, it stores a reference, and Java's default collector G1 puts a memory fence at
+# each such store: a quarter of Java's time with many ids a row. The parallel collector has no such fence.
 _COLLECTOR: Final = "-XX:+UseParallelGC"
 _OTHER_COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
-# Where Java takes options from besides.
+# Variables from which Java takes further options.
 _JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _JAVA_SETTINGS: Final = {
-    # Hundreds of ids a row take less of the system's time so than through TCP: docs/pipeline.md.
+    # With hundreds of ids a row this takes less system time than TCP: docs/pipeline.md.
     "spark.python.unix.domain.socket.enabled": "true",
-    # Less than this, and Spark adds up the bytes of all columns at every row.
+    # With a smaller value Spark adds up the bytes of all columns after every row.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
 }
-# A failure says what failed, without the hundred lines of where in the server.
+# An error message then leaves out the server's stack trace of a hundred lines.
 _CONNECT_SETTINGS: Final = {"spark.sql.connect.serverStacktrace.enabled": "false"}
 _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*(\d+)\s*]")
-# Nobody but this machine has a reason to talk to a local session.
+# Only this machine has a reason to connect to a local session.
 _LOCAL_SETTINGS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -79,33 +83,33 @@ def spark_session(
     settings: Mapping[str, str] | None = None,
     log: Path | None = None,
 ) -> SparkSession:
-    """The active session if there is one, or a new one: `local[*]`, or any master, or `sc://host` (Spark Connect).
+    """The active session if there is one, or else a new one: on `local[*]`, any master, or `sc://host` (Spark Connect).
 
-    `settings` come last, so they win. `log` is a file for what Java writes to standard error, which it otherwise
-    shares with us. UnavailableError where there is no Java to run it with.
+    `settings` override ours. `log` is a file for what Java writes to standard error; without it Java writes to the
+    standard error of this process. Raises UnavailableError where there is no Java.
     """
-    found = SparkSession.getActiveSession()
-    if found is not None:
-        return found
-    _quiet()
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    _silence_warnings()
     if remote := _remote(master):
         return _connected(remote, name, settings or {})
-    _require_java()
-    # Spark looks for `python3` on the PATH of the worker, which is not where catchment is installed.
+    require_java()
+    # Otherwise Spark looks for `python3` on the PATH of the worker, which may not have catchment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    submitted = _submitted()
-    chosen = master or submitted.get("spark.master") or os.environ.get("MASTER") or LOCAL
-    wanted = {"spark.app.name": name} | _settings(chosen) | submitted | dict(settings or {})
+    submitted = _submitted_settings()
+    chosen_master = master or submitted.get("spark.master") or os.environ.get("MASTER") or LOCAL
+    chosen = {"spark.app.name": name} | settings_for(chosen_master) | submitted | dict(settings or {})
     if log is not None:
-        _launch(chosen, wanted, log)
+        _launch_java(chosen_master, chosen, log)
     builder = SparkSession.builder
-    for key, value in (wanted | {"spark.master": chosen}).items():
+    for key, value in (chosen | {"spark.master": chosen_master}).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
 
-def _submitted() -> dict[str, str]:
-    """What spark-submit was told, if it started this program."""
+def _submitted_settings() -> dict[str, str]:
+    """The settings given to spark-submit, if it started this program."""
     if SUBMITTED not in os.environ:
         return {}
     from pyspark import SparkConf, SparkContext
@@ -114,9 +118,9 @@ def _submitted() -> dict[str, str]:
     return dict(SparkConf().getAll())
 
 
-def _launch(master: str, settings: Mapping[str, str], log: Path) -> None:
-    """Starts Java, unless it runs, with a standard error of its own: before Spark reads how to log, Java itself and
-    Spark's start-up write lines there that no setting silences."""
+def _launch_java(master: str, settings: Mapping[str, str], log: Path) -> None:
+    """Starts Java, unless it is running, with `log` as its standard error. Java itself and Spark's start-up write lines
+    there before Spark reads its logging settings, so no setting can silence them."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -127,33 +131,35 @@ def _launch(master: str, settings: Mapping[str, str], log: Path) -> None:
         SparkContext._ensure_initialized(gateway=gateway)
 
 
-def _settings(master: str) -> dict[str, str]:
-    found = _SETTINGS | _JAVA_SETTINGS
+def settings_for(master: str) -> dict[str, str]:
+    """Our settings for a new session on this master. Sets the environment variables that go with them."""
+    settings = _SETTINGS | _JAVA_SETTINGS
     options = f"{ARROW_UNCHECKED} {_COLLECTOR}"
     if any(_OTHER_COLLECTOR.search(os.environ.get(name, "")) for name in _JAVA_VARIABLES):
-        options = ARROW_UNCHECKED  # Java does not start if it is told two
-    found |= {f"spark.{process}.extraJavaOptions": options for process in ("driver", "executor")}
-    if classes := java_options():
-        found["spark.driver.extraJavaOptions"] += f" {classes}"
+        options = ARROW_UNCHECKED  # Java does not start if two collectors are named
+    settings |= {f"spark.{process}.extraJavaOptions": options for process in ("driver", "executor")}
+    if class_archive_options := java_options():
+        settings["spark.driver.extraJavaOptions"] += f" {class_archive_options}"
     if master.startswith("local"):
-        found |= _LOCAL_SETTINGS
+        settings |= _LOCAL_SETTINGS
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if cluster := _LOCAL_CLUSTER.fullmatch(master):
-        # Its executors are started by scripts of Spark's home, which a pip install does not say, and must fit.
+        # Scripts in SPARK_HOME start its executors; a pip install does not set that variable. And an executor must not
+        # ask for more memory than its worker has.
         os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
-        found["spark.executor.memory"] = f"{cluster[1]}m"
+        settings["spark.executor.memory"] = f"{cluster[1]}m"
     if cache := numba_cache():
-        # For the workers, and for this process and what it starts from now on.
-        os.environ[NUMBA_CACHE] = found[f"spark.executorEnv.{NUMBA_CACHE}"] = cache
-    return found
+        # For the workers, and for this process and those that it starts from now on.
+        os.environ[NUMBA_CACHE] = settings[f"spark.executorEnv.{NUMBA_CACHE}"] = cache
+    return settings
 
 
 def numba_cache() -> str | None:
-    """Where workers share compiled kernels; None where that is beside the sources, which is already warm."""
+    """The directory where workers share compiled kernels; None if numba can write beside the sources, its default."""
     if given := os.environ.get(NUMBA_CACHE):
         return given
-    beside = Path(__file__).parents[1] / "matching" / "kernels"
-    if os.access(beside / "__pycache__" if (beside / "__pycache__").is_dir() else beside, os.W_OK):
+    sources = Path(__file__).parents[1] / "matching" / "kernels"
+    if os.access(sources / "__pycache__" if (sources / "__pycache__").is_dir() else sources, os.W_OK):
         return None
     shared = Path(tempfile.gettempdir()) / f"catchment-numba-{os.getuid()}"
     shared.mkdir(mode=0o700, exist_ok=True)
@@ -161,7 +167,7 @@ def numba_cache() -> str | None:
 
 
 def _remote(master: str | None) -> str | None:
-    """The address of Spark Connect, where that is asked for."""
+    """The address of the Spark Connect server, if one was named."""
     if master is None and (given := os.environ.get("SPARK_REMOTE")):
         return given
     chosen = master or os.environ.get("MASTER") or LOCAL
@@ -169,13 +175,13 @@ def _remote(master: str | None) -> str | None:
 
 
 def _connected(address: str, name: str, settings: Mapping[str, str]) -> SparkSession:
-    """On Spark Connect the server's workers are what they are: only settings of the session can be asked for."""
-    asked = {key: value for key, value in _SETTINGS.items() if key.startswith("spark.sql.")} | _CONNECT_SETTINGS
+    """A session of Spark Connect. The server's processes run already, so only settings of the session can be chosen."""
+    chosen = {key: value for key, value in _SETTINGS.items() if key.startswith("spark.sql.")} | _CONNECT_SETTINGS
     try:
         if address.startswith(CONNECT_PREFIX):
-            _require_server(address)
+            require_server(address)
         builder = SparkSession.builder.remote(address).appName(name)
-        for key, value in (asked | dict(settings)).items():
+        for key, value in (chosen | dict(settings)).items():
             builder = builder.config(key, value)
         return builder.getOrCreate()
     except ImportError as problem:
@@ -184,7 +190,8 @@ def _connected(address: str, name: str, settings: Mapping[str, str]) -> SparkSes
         ) from None
 
 
-def _require_server(address: str) -> None:
+def require_server(address: str) -> None:
+    """Raises UnavailableError if no Spark Connect server answers at this address."""
     import grpc
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
@@ -193,8 +200,8 @@ def _require_server(address: str) -> None:
         grpc.channel_ready_future(channel).result(CONNECT_SECONDS_MAX)
     except grpc.FutureTimeoutError:
         raise UnavailableError(
-            f"no Spark Connect server answers at {address} within {CONNECT_SECONDS_MAX} seconds: is it started, and is "
-            "the port right? (15002 unless it was told another)"
+            f"no Spark Connect server answers at {address} within {CONNECT_SECONDS_MAX} seconds: is it running, and is "
+            "the port right? (the default is 15002)"
         ) from None
     finally:
         channel.close()
@@ -204,18 +211,19 @@ def parallelism(spark: SparkSession) -> int:
     """How many tasks run at once."""
     if not is_remote():
         return spark.sparkContext.defaultParallelism
-    # The context is the server's, and says nothing. But it cuts a range by that number.
-    return spark.range(_SPREAD_ROWS).select(F.spark_partition_id()).distinct().count()
+    # The server does not tell its default parallelism, but it splits a range into that many partitions.
+    return spark.range(_RANGE_ROWS).select(F.spark_partition_id()).distinct().count()
 
 
-def _require_java() -> None:
+def require_java() -> None:
+    """Raises UnavailableError where Spark would find no Java."""
     if java_command() is None:
         home = os.environ.get("JAVA_HOME")
-        place = f"JAVA_HOME is {home}, where there is none" if home else "there is none on the PATH"
-        raise UnavailableError(f"Spark needs Java 17 or newer, and {place}: install a JRE, or set JAVA_HOME to one")
+        where = f"JAVA_HOME is {home}, where there is none" if home else "there is none on the PATH"
+        raise UnavailableError(f"Spark needs Java 17 or newer, and {where}: install a JRE, or set JAVA_HOME to one")
 
 
-def _quiet() -> None:
-    """Warnings of PySpark and pandas about each other, which nobody who runs a job can act on."""
+def _silence_warnings() -> None:
+    """Ignores warnings of PySpark and pandas about each other: nobody who runs a job can act on them."""
     for category in (DeprecationWarning, FutureWarning, UserWarning):
         warnings.filterwarnings("ignore", category=category, module=r"(pyspark|pandas)\b.*")

@@ -1,40 +1,115 @@
 """The seam between a routing core and the host that runs it.
 
-A core is a pure state machine: a message in, a list of actions out. It has no sockets, no clock, no randomness and
-never asks who runs it, so that what the simulator shows is evidence about the live broker.
+A core is a pure state machine: a message goes in, a list of actions comes out. It has no sockets, no clock, no
+randomness, and it never asks which host runs it. So what the simulator shows is evidence about the live broker.
 
 What a host promises:
 
 - It performs the actions in the order of the list.
-- A link, while it is up, carries what is sent over it in order, each once. Where that cannot be kept, the link goes
-  down (`LinkDown`) and comes up again (`LinkUp`), and both ends have forgotten what they said to each other.
+- While a link is up, it carries each message once, in order. If a link cannot do that, the host takes it down
+  (`LinkDown`) and up again (`LinkUp`); then both ends have forgotten what they said to each other.
+- A neighbor says only what the routing system knows: the messages of that system, and notifications with its header.
 - `now` never goes back.
 
 What a core promises:
 
-- The same messages in the same order give the same actions: sets are sorted before anything is emitted.
-- It never raises for what a client or a neighbor says: a client is refused (`Refuse`), a neighbor that contradicts
-  itself is refused too, and the host ends that link.
-- After each message it is whole: there is no call in which it waits.
+- The same messages in the same order give the same actions. A core sorts a set before it makes actions from it.
+- It never raises an exception because of what a client or a neighbor says. It refuses (`Refuse`) a request of a client
+  that it cannot do. It also refuses a neighbor that contradicts itself, and the host ends that link.
+- After each message its state is complete: no call waits for another call.
+- It answers questions about itself: `inspect`, `leftovers`. Status pages, metrics, measures and checkers ask only
+  those.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from catchment.routing.messages import Action, Interface, Message, Routed, Time
+from msgspec import Struct
+
+from catchment.routing.messages import Action, BrokerMessage, ClientRequest, HostMessage, Interface, Routed, Time
+
+if TYPE_CHECKING:
+    from catchment.routing.parts.clients import ClientSide
+    from catchment.routing.parts.recall import RecallingMatcher
+
+M_contra = TypeVar("M_contra", bound=BrokerMessage, contravariant=True)
+
+# The holder of the table of a broker's own clients.
+CLIENTS_TABLE: Final = "clients"
 
 
-class RoutingCore(Protocol):
-    def on_message(self, message: Message, source: Interface, now: Time) -> list[Action]: ...
+class Table(Struct, frozen=True, order=True):
+    """How many filters a broker holds for `holder`: for all its own clients together, for a neighbor, or for another
+    broker. `bytes` is the length of the texts of these filters, as the wire sends them."""
 
-    def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]:
-        """All that one read brought: one call of the matcher for the batch."""
+    holder: str
+    filters: int
+    bytes: int
+
+
+class Work(Struct, frozen=True):
+    """What a core has done since its start. The counts depend only on the messages, never on the speed of the
+    machine."""
+
+    # Notifications whose content this core has looked at.
+    matched: int = 0
+    # Pairs of filters that the core compared with `covers`, because the index of the poset could not decide.
+    compared: int = 0
+
+
+class KnownBroker(Struct, frozen=True):
+    """What this broker knows of a broker of the network. `links` has the names of its neighbors, each with the cost of
+    the link."""
+
+    name: str
+    is_reached: bool
+    links: tuple[tuple[str, int], ...]
+
+
+class Inspection(Struct, frozen=True):
+    """What a core says about itself."""
+
+    # One table for each holder that has filters here, sorted by name.
+    tables: tuple[Table, ...]
+    work: Work = Work()
+    # All brokers that this one has heard of. None if brokers of this routing system know only their neighbors.
+    brokers: tuple[KnownBroker, ...] | None = None
+
+    @property
+    def filters(self) -> int:
+        return sum(table.filters for table in self.tables)
+
+    @property
+    def bytes(self) -> int:
+        return sum(table.bytes for table in self.tables)
+
+
+class RoutingCore(Protocol[M_contra]):
+    """A broker's part of a routing system. `M_contra` is the union of the messages that its brokers send each other."""
+
+    @property
+    def clients(self) -> ClientSide:
+        """The broker's own clients: what they want, and what is to be delivered to them."""
         ...
 
-    def prepare(self) -> None:
-        """Does what the next notifications would wait for, such as building an index of filters that have come since
-        the last. A host calls it when it has nothing better to do, or never: no answer depends on it. It may run in
-        a thread beside the other calls."""
+    def on_message(
+        self, message: ClientRequest | HostMessage | M_contra, source: Interface, now: Time
+    ) -> list[Action]: ...
+
+    def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]:
+        """Takes all notifications that one read of a connection brought, so that one call of the matcher serves the
+        whole batch."""
+        ...
+
+    def matchers(self) -> Sequence[RecallingMatcher[Any]]:
+        """The matchers that notifications go through in this core. A host may call their `prepare` when it has time."""
+        ...
+
+    def inspect(self) -> Inspection: ...
+
+    def leftovers(self) -> list[str]:
+        """Texts that describe what this core still keeps for subscriptions and advertisements. When no client of the
+        network wants or offers anything, the list must be empty."""
         ...

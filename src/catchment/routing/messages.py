@@ -1,24 +1,26 @@
-"""Everything that brokers and clients say, and everything that a host tells a core.
+"""What every routing system shares: interfaces, requests of clients, what a host tells a core, the actions of a core.
 
-Frozen values: a message may be kept, compared, sent to several interfaces, and encoded as it is. A core answers with
-actions (`core.py`); it never sends by itself. What goes with every notification is left to reference counting alone
-(`gc=False`): it cannot be part of a cycle.
+All of these are frozen values: a message may be kept, compared, sent to several interfaces, and encoded as it is. A
+core answers a message with actions (`core.py`); it never sends anything itself.
 
-Who says what:
+The structs that exist once for each notification have `gc=False`: they cannot be part of a reference cycle, so Python's
+cycle collector need not look at them.
 
-    client to broker    Subscribe, Unsubscribe, Cancel, Advertise, Unadvertise, MapIdentity, Suspend, Resume
-    broker to broker    Interest, Advertised; Delegated, Part of patterns; Links, Wants, WantsChange of general
-                        networks; Registration of centralized
-    host to core        LinkUp, LinkDown, ClientUp, ClientDown, TimerFired
+    client to broker    ClientRequest: Subscribe, Unsubscribe, Cancel, Advertise, Unadvertise, MapIdentity, Suspend,
+                        Resume
+    host to core        HostMessage: LinkUp, LinkDown, ClientUp, ClientDown, TimerFired
+    broker to broker    BrokerMessage: each routing system defines its own, in its package
 
-Notifications are no messages: they come and go in batches (`RoutingCore.on_notifications`, `Forward`).
+A notification is not a message. Notifications come and go in batches (`RoutingCore.on_notifications`, `Forward`). On
+its way between brokers a notification carries the header of the routing system.
 """
 
 from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec import Struct
 
@@ -29,17 +31,17 @@ from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
 
-# Microseconds. Of the epoch in a live network, of the run in a simulation: a core only compares and adds.
+# Microseconds: since 1970 in a live network, since the start of the run in a simulation. A core only compares and adds.
 Time = int
 if TYPE_CHECKING:
     Wanted = Filter | Pattern | Cesql
 else:
 
     class Wanted(ABC):  # noqa: B024 (registered for, not derived from)
-        """What may be subscribed to. One class at run time, because that is what the wire decodes into."""
+        """What a client may subscribe to. At run time this is a class, not a union: the wire decodes into a class."""
 
-    for _kind in (Filter, Pattern, Cesql):
-        Wanted.register(_kind)
+    for _wanted_type in (Filter, Pattern, Cesql):
+        Wanted.register(_wanted_type)
 
 SECOND: Final = 1_000_000
 
@@ -66,7 +68,7 @@ class Client(Struct, frozen=True, order=True, gc=False):
 
 
 class Host(Struct, frozen=True):
-    """The host itself, which has fired a timer."""
+    """The host itself: the source of `TimerFired`."""
 
 
 Interface = Neighbor | Client | Host
@@ -74,14 +76,15 @@ HOST: Final = Host()
 
 
 class Said(Struct, frozen=True, array_like=True, tag=True):
-    """What travels between processes: as an array that begins with its name (`wire.py`)."""
+    """The base of all messages between processes. The wire encodes one as an array that begins with its class name."""
 
 
 # --- client to broker ---------------------------------------------------------------------------
 
 
 class Subscribe(Said, frozen=True):
-    """The identity wants what matches; `id` names the subscription in deliveries and is unique to the identity."""
+    """The identity wants all notifications that match `wanted`. `id` names the subscription in deliveries; no two
+    subscriptions of one identity have the same id."""
 
     identity: str
     id: str
@@ -89,217 +92,157 @@ class Subscribe(Said, frozen=True):
 
 
 class Unsubscribe(Said, frozen=True):
-    """Cancels the identity's subscriptions that are covered by this (SIENA §3.8)."""
+    """Cancels all subscriptions of the identity that `wanted` covers (SIENA §3.8)."""
 
     identity: str
     wanted: Wanted
 
 
 class Cancel(Said, frozen=True):
-    """Cancels one subscription."""
+    """Cancels the one subscription that has this id."""
 
     identity: str
     id: str
 
 
 class Advertise(Said, frozen=True):
+    """The identity may publish all notifications that match the advertisement."""
+
     identity: str
     advertisement: Advertisement
 
 
 class Unadvertise(Said, frozen=True):
-    """Cancels the identity's advertisements that are covered by this."""
+    """Cancels all advertisements of the identity that this one covers."""
 
     identity: str
     advertisement: Advertisement
 
 
 class MapIdentity(Said, frozen=True):
-    """Deliveries for the identity go to this client from now on."""
+    """From now on, deliveries for the identity go to the client named `handler`."""
 
     identity: str
     handler: str
 
 
 class Suspend(Said, frozen=True):
-    """What the identity is due waits, in bounds, until it resumes."""
+    """The broker keeps deliveries for the identity until it resumes. How many it keeps is bounded."""
 
     identity: str
 
 
 class Resume(Said, frozen=True):
+    """Ends `Suspend`: the broker delivers what has waited."""
+
     identity: str
+
+
+ClientRequest = Subscribe | Unsubscribe | Cancel | Advertise | Unadvertise | MapIdentity | Suspend | Resume
 
 
 # --- broker to broker ---------------------------------------------------------------------------
 
 
-class Interest(Said, frozen=True):
-    """What the sender wants to be sent: filters withdrawn and filters announced, as one change.
+class BrokerMessage(Said, frozen=True):
+    """What brokers say to each other. Each routing system derives its own messages from this.
 
-    One message, so that there is no moment between the two: what a withdrawn filter let through is let through
-    still if one of the announced wants it."""
+    Measures count a message as control, unless it `carries_notifications`."""
 
-    withdrawn: tuple[Filter, ...] = ()
-    announced: tuple[Filter, ...] = ()
-
-
-class Advertised(Said, frozen=True):
-    """What may come from the sender, or through it: advertisements withdrawn and announced, as one change."""
-
-    withdrawn: tuple[Advertisement, ...] = ()
-    announced: tuple[Advertisement, ...] = ()
-
-
-class Delegated(Said, frozen=True):
-    """Patterns that the sender wants thinned for it (SIENA §5.4.3), withdrawn and announced, and what it wants besides:
-    one change. Each that is withdrawn is answered with a last `Part`. `ongoing` names those announced of which the
-    sender may already have the first notifications."""
-
-    withdrawn: tuple[Pattern, ...] = ()
-    announced: tuple[Pattern, ...] = ()
-    ongoing: tuple[Pattern, ...] = ()
-    interest: Interest = Interest()
-
-
-class Held(Struct, frozen=True, array_like=True):
-    """A notification that was held back, for some filters of a pattern, by their places in it. `arrived` is when it
-    came to the broker that held it first."""
-
-    notification: Notification
-    arrived: Time
-    steps: tuple[int, ...]
-
-
-class Part(Said, frozen=True):
-    """What was held back of a delegated pattern, by time of publication; the last for one that was withdrawn."""
-
-    pattern: Pattern
-    held: tuple[Held, ...]
-    is_last: bool = False
-
-
-class Links(Said, frozen=True):
-    """The links that `origin` has, with their costs, by name; one with a greater `seq` replaces it. Flooded."""
-
-    origin: str
-    seq: int
-    costs: tuple[tuple[str, int], ...]
-
-
-class Wants(Said, frozen=True):
-    """All that the clients of `origin` want. Flooded."""
-
-    origin: str
-    seq: int
-    filters: tuple[Filter, ...]
-
-
-class WantsChange(Said, frozen=True):
-    """What has changed in that since the record numbered `after`. Flooded."""
-
-    origin: str
-    seq: int
-    after: int
-    withdrawn: tuple[Filter, ...]
-    announced: tuple[Filter, ...]
-
-
-class Registration(Said, frozen=True):
-    """What the clients of `origin` have asked for, carried to the center: all that stands if it `is_whole`, else what
-    follows the registration with a `seq` of one less and the same `links_seq`, the number of the origin's links."""
-
-    origin: str
-    links_seq: int
-    seq: int
-    is_whole: bool
-    requests: tuple[Subscribe | Cancel, ...]
+    carries_notifications: ClassVar[bool] = False
 
 
 # --- host to core -------------------------------------------------------------------------------
 
 
 class LinkUp(Struct, frozen=True):
-    """The neighbor can be reached, and knows nothing of what was said to it before."""
+    """The link to the neighbor works. The neighbor has forgotten everything that this broker told it before."""
 
     cost: int = 1
 
 
 class LinkDown(Struct, frozen=True):
-    """The neighbor cannot be reached; what was under way to it may be lost."""
+    """The link to the neighbor has failed. Messages that were under way may be lost."""
 
 
 class ClientUp(Struct, frozen=True):
-    """A client has connected. `seen` is, for each source, the last `$seq` that this identity was delivered, by this
-    broker or by another: what it has had is not delivered again."""
+    """A client has connected. `seen` has, for each source, the last `$seq` that the identity has received, from this
+    broker or from another. The broker does not deliver those notifications again."""
 
     identity: str
     seen: Mapping[str, int] = {}
 
 
 class ClientDown(Struct, frozen=True):
-    """A client has gone, and what its identities wanted with it."""
+    """A client has gone. The subscriptions and advertisements of its identities end."""
 
 
 class TimerFired(Struct, frozen=True):
+    """The time of a timer that the core set (`SetTimer`) has come."""
+
     name: str
 
 
-Message = (
-    Subscribe
-    | Unsubscribe
-    | Cancel
-    | Advertise
-    | Unadvertise
-    | MapIdentity
-    | Suspend
-    | Resume
-    | Interest
-    | Advertised
-    | Delegated
-    | Part
-    | Links
-    | Wants
-    | WantsChange
-    | Registration
-    | LinkUp
-    | LinkDown
-    | ClientUp
-    | ClientDown
-    | TimerFired
-)
+HostMessage = LinkUp | LinkDown | ClientUp | ClientDown | TimerFired
+Message = ClientRequest | HostMessage | BrokerMessage
 
 
 # --- notifications on their way -----------------------------------------------------------------
 
 
-class Routed(Struct, frozen=True, array_like=True, gc=False):
-    """A notification between brokers, with what the routing system writes on it: `origin` is the broker it was
-    published at, `hops` how many links it has come. A copy for one client says which: its broker and identity."""
+class Header(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
+    """What a routing system writes on a notification. A system that needs more fields derives its own header. The
+    fields have no defaults: so the header of another system has the wrong length, and the wire refuses it.
+
+    `hops` is the number of links that the notification has crossed. Every system counts hops: a core drops what has
+    crossed too many, which ends loops, and simulations measure hops."""
+
+    hops: int
+
+
+# The header of a notification that a client has just published.
+PUBLISHED: Final = Header(0)
+
+
+class Routed(Struct, frozen=True, gc=False):
+    """A notification with its header."""
 
     notification: Notification
-    origin: str = ""
-    hops: int = 0
-    addressee: tuple[str, str] | None = None
+    header: Header = PUBLISHED
+
+
+def onward(routed: Routed) -> Routed:
+    """The notification as it is sent over the next link, for systems that have no header of their own."""
+    return Routed(routed.notification, _further(routed.header.hops))
+
+
+@lru_cache(256)
+def _further(hops: int) -> Header:
+    # Few different numbers of hops occur, so notifications share a few header objects.
+    return Header(hops + 1)
 
 
 # --- actions ------------------------------------------------------------------------------------
 
 
 class Send(Struct, frozen=True):
+    """A message to a neighbor."""
+
     interface: Neighbor
-    message: Message
+    message: BrokerMessage
 
 
 class Forward(Struct, frozen=True, gc=False):
-    """Notifications to a neighbor, in order."""
+    """Notifications to a neighbor, in order. With `is_relayed` this broker has only passed them on, without looking at
+    their content. Measures then count a link, but not a broker that handled the notification."""
 
     interface: Neighbor
     batch: tuple[Routed, ...]
+    is_relayed: bool = False
 
 
 class Deliver(Struct, frozen=True, gc=False):
-    """A notification to a client, with the identity's subscriptions that it matches, sorted."""
+    """A notification to a client, with the ids of the identity's subscriptions that it matches, sorted."""
 
     client: Client
     identity: str
@@ -308,7 +251,7 @@ class Deliver(Struct, frozen=True, gc=False):
 
 
 class DeliverSequence(Struct, frozen=True, gc=False):
-    """A sequence that completes a pattern."""
+    """A sequence of notifications that matches a pattern, to a client."""
 
     client: Client
     identity: str
@@ -317,26 +260,36 @@ class DeliverSequence(Struct, frozen=True, gc=False):
 
 
 class Missed(Struct, frozen=True):
-    """So many notifications for the identity were dropped because what waits for it is bounded."""
+    """The core has dropped `count` deliveries to the identity, because a core keeps only so much for one identity."""
 
     client: Client
     identity: str
     count: int
 
 
+class Keep(Struct, frozen=True, gc=False):
+    """The broker keeps a notification that somebody wants: for a suspended identity, or as the beginning of a sequence
+    that is not complete. The host does nothing, but does not count the notification as unwanted."""
+
+    notification: Notification
+
+
 class SetTimer(Struct, frozen=True):
-    """Replaces a timer of the same name."""
+    """Sets a timer; it replaces the timer of the same name. An idle timer (refresh, expiry) keeps running in a network
+    at rest: a network is quiescent when only idle timers are left."""
 
     name: str
     at: Time
+    is_idle: bool = False
 
 
 class Refuse(Struct, frozen=True):
-    """What the source asked for cannot be done, and why; of notifications, which one."""
+    """The core does not do what the source asked for; `error` says why. If the source published several notifications,
+    `notification` is the one that is refused."""
 
     source: Interface
     error: CatchmentError
     notification: Notification | None = None
 
 
-Action = Send | Forward | Deliver | DeliverSequence | Missed | SetTimer | Refuse
+Action = Send | Forward | Deliver | DeliverSequence | Missed | Keep | SetTimer | Refuse

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from catchment.errors import InputError, shown
-from catchment.routing.siena.gateway import INNER, KINDS, Kind, Membership
+from catchment.routing.siena.gateway import INNER, KINDS, Membership
+from catchment.routing.siena.settings import Kind
 from catchment.sim.topology import Link, Topology, line, random_network, random_tree, ring
 
 _NAMES: Final = "abcdefghijklmnopqrstuvwxyz"

@@ -19,16 +19,15 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from catchment.errors import InputError
-from catchment.routing.messages import Interest, Message, Neighbor, Part, Routed, Time
+from catchment.routing.messages import Neighbor, Time
 
-Payload = Message | tuple[Routed, ...]
 Transport = Literal["stream", "datagram"]
 
 MILLISECOND: Final = 1_000
 # Resending gives up to chance at some time: past so many losses in a row the next try arrives.
 RESENDS_MAX: Final = 16
-# A frame's length and kind; a value's type and length; a notification's publisher, number and time.
-_FRAME_BYTES, _VALUE_BYTES, _ENVELOPE_BYTES, _STAMP_BYTES = 6, 2, 32, 12
+# The kind of what carries notifications; other kinds are the names of messages.
+NOTIFICATIONS: Final = "notifications"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +69,13 @@ class LinkState:
 
 @dataclass(slots=True, eq=False)
 class Carried:
-    """What went one way over a link, of one kind."""
+    """What went one way over a link, of one kind. Of notifications, how many there were in the messages, and how many
+    were sent on by a broker that handled them, not one that only relayed them."""
 
     messages: int = 0
     bytes: int = 0
+    notifications: int = 0
+    logical: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -86,13 +88,14 @@ class Direction:
     last_arrival: Time = 0
     carried: dict[str, Carried] = field(default_factory=dict)
 
-    def count(self, payload: Payload, times: int) -> None:
-        kind = "notifications" if type(payload) is tuple else type(payload).__name__
+    def count(self, kind: str, size: int, times: int) -> Carried:
+        """Something of so many bytes was put on the link so often."""
         carried = self.carried.get(kind)
         if carried is None:
             carried = self.carried[kind] = Carried()
         carried.messages += times
-        carried.bytes += times * size_of(payload)
+        carried.bytes += times * size
+        return carried
 
 
 class Traffic:
@@ -102,13 +105,18 @@ class Traffic:
         self._directions = tuple(directions)
 
     def __iter__(self) -> Iterator[tuple[Direction, str, Carried]]:
-        for one in self._directions:
-            for kind, carried in sorted(one.carried.items()):
-                yield one, kind, carried
+        for direction in self._directions:
+            for kind, carried in sorted(direction.carried.items()):
+                yield direction, kind, carried
 
     def total(self, *kinds: str) -> int:
         """Messages of some kinds, or of all."""
         return sum(carried.messages for _, kind, carried in self if not kinds or kind in kinds)
+
+    def reset(self) -> None:
+        """As if nothing had been carried yet."""
+        for direction in self._directions:
+            direction.carried.clear()
 
 
 def arrivals(quality: Quality, direction: Direction, now: Time, rng: random.Random) -> tuple[Sequence[Time], int]:
@@ -139,26 +147,3 @@ def _datagram_arrivals(quality: Quality, arrival: Time, delay: Time, rng: random
     if quality.duplicate_share and rng.random() < quality.duplicate_share:
         found.append(arrival + rng.randrange(delay) + 1)
     return found, len(found)
-
-
-def size_of(payload: Payload) -> int:
-    """About as many bytes as the wire takes."""
-    if isinstance(payload, tuple):
-        size = _FRAME_BYTES
-        for routed in payload:
-            one = routed.notification
-            size += _ENVELOPE_BYTES + len(one.content) + len(one.payload)
-        return size
-    if isinstance(payload, Part):
-        # Each with its stamp and steps.
-        held = tuple(Routed(one.notification) for one in payload.held)
-        return size_of(held) + len(held) * _STAMP_BYTES + _VALUE_BYTES + len(str(payload.pattern).encode())
-    size = _FRAME_BYTES
-    for name in payload.__struct_fields__:
-        value = getattr(payload, name)
-        if isinstance(value, Interest):
-            size += size_of(value) - _FRAME_BYTES
-            continue
-        parts = value if isinstance(value, tuple) else (value,)
-        size += sum(_VALUE_BYTES + len(str(part).encode()) for part in parts)
-    return size

@@ -1,20 +1,25 @@
-"""Brokers and clients on a simulated network: runs routing cores, and tells observers what happens.
+"""Brokers and clients on a simulated network: drives nodes, and tells observers what happens.
 
-The same topology, cores, requests and seed give the same run, to the last byte. Brokers only perform the actions that
-their cores return, in order; clients are at their broker without delay or cost.
+The same topology, cores, requests and seed give the same run, to the last byte. A broker is a `Node`, as in the live
+broker: the simulator only carries what nodes send, and counts it. Clients are at their broker without delay or cost.
 
-A broker that crashes loses its core and all that is in it, and its clients their connection; when it restarts it has
+A broker that crashes loses its node and all that is in it, and its clients their connection; when it restarts it has
 a new core, its links come up, and its clients connect again and state again what they want, as a client's library
 does. A client that roams does that at another broker; it brings along what it has seen.
+
+Bytes are those of the wire. With a `language` (`wire.messages.between_brokers`) everything between brokers is encoded
+and decoded, so that what a broker of another system would say, or write as a header, is found; without one it is only
+measured, which is quicker.
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final, Protocol, assert_never
+from typing import Any, Final, Literal, Protocol
 
 from catchment.errors import CatchmentError, InputError, shown
 from catchment.model.advertisement import Advertisement
@@ -22,46 +27,43 @@ from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
 from catchment.model.values import Value
-from catchment.routing.core import RoutingCore
+from catchment.node import Node
+from catchment.routing.core import RoutingCore, Work
 from catchment.routing.messages import (
-    HOST,
-    Action,
     Advertise,
+    BrokerMessage,
     Cancel,
     Client,
-    ClientDown,
-    ClientUp,
+    ClientRequest,
     Deliver,
     DeliverSequence,
-    Forward,
-    LinkDown,
-    LinkUp,
-    Message,
-    Missed,
     Neighbor,
-    Part,
     Refuse,
     Resume,
     Routed,
-    Send,
     SetTimer,
     Subscribe,
     Suspend,
     Time,
-    TimerFired,
     Unadvertise,
     Unsubscribe,
     Wanted,
 )
-from catchment.routing.wanted import cancels
+from catchment.routing.parts.wanted import cancels
 from catchment.sim.kernel import OCCURRENCES_MAX, Kernel
-from catchment.sim.network import Direction, LinkState, Payload, Quality, Traffic, arrivals
+from catchment.sim.network import NOTIFICATIONS, Direction, LinkState, Quality, Traffic, arrivals
 from catchment.sim.topology import Topology
+from catchment.wire.frames import LINK_FRAME_BYTES_MAX, Decoder, batch_frame, batch_size, delivery_frame, frame
+from catchment.wire.messages import SequenceDelivery
 
-MakeCore = Callable[[str], RoutingCore]
+MakeCore = Callable[[str], RoutingCore[Any]]
+# Why something is sent: a change (what a client asked, a fault) by its time, a notification, or an idle timer.
+Cause = Time | Literal["traffic", "idle"]
 
+# A delivery of no more than this fits a frame for sure.
+SUBSCRIPTIONS_FEW, NOTIFICATION_BYTES_FEW = 256, 65_536
 # Publication times are instants: runs begin at this one.
-_BEGINNING: Final = datetime(2000, 1, 1, tzinfo=UTC)
+BEGINNING: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
@@ -72,6 +74,8 @@ class SimClient:
     home: str | None = None
     is_connected: bool = False
     is_suspended: bool = False
+    # Whether so much waits for it that it loses what comes.
+    is_behind: bool = False
     wants: dict[str, Wanted] = field(default_factory=dict)
     advertisements: dict[Advertisement, None] = field(default_factory=dict)
     published: int = 0
@@ -105,34 +109,45 @@ class Simulation:
         quality: Quality | None = None,
         observers: Iterable[Observer] = (),
         occurrences_max: int = OCCURRENCES_MAX,
+        language: Any = None,
     ) -> None:
         self.topology = topology
         self.quality = quality or Quality()
         self.clients: dict[str, SimClient] = {}
-        self.cores: dict[str, RoutingCore | None] = dict.fromkeys(topology.brokers)
+        self.nodes: dict[str, Node | None] = dict.fromkeys(topology.brokers)
+        # Messages and batches that cores were given.
         self.core_messages = 0
-        # Notifications that came over a link and were neither delivered nor passed on.
-        self.arrivals_idle = 0
-        # By the time of a change (what a client asked, a fault), when the last control message that it caused arrived.
+        # By the time of a change, when the last control message that it caused arrived.
         self.converged_at: dict[Time, Time] = {}
-        self._cause: Time = 0
+        # Control messages that arrived, by what caused them: a change, traffic, or an idle timer.
+        self.control_caused: Counter[str] = Counter()
+        self._cause: Cause = 0
         self._handed_over: Sequence[Routed] = ()
         self._make_core = make_core
+        self._decoder: Decoder[Any] | None = None if language is None else Decoder(language, LINK_FRAME_BYTES_MAX)
         self._rng = random.Random(seed)
         self._observers = tuple(observers)
         self._kernel = Kernel(occurrences_max)
         self._lives: dict[str, int] = dict.fromkeys(topology.brokers, 0)
         self._timers: dict[tuple[str, str], int] = {}
+        # What nodes that crashed had counted, less what was counted before the last reset.
+        self._unwanted_before = 0
+        self._work_before = Work()
         # By sender and receiver.
-        self._ways: dict[str, dict[str, Direction]] = {one: {} for one in topology.brokers}
+        self._ways: dict[str, dict[str, Direction]] = {broker: {} for broker in topology.brokers}
         for link in topology.links:
             state = LinkState(link.one, link.other, link.cost)
             for one, other in ((link.one, link.other), (link.other, link.one)):
                 self._ways[one][other] = Direction(state, Neighbor(one), other)
         self.traffic = Traffic(way for ways in self._ways.values() for way in ways.values())
         for broker in topology.brokers:
-            self.cores[broker] = make_core(broker)
+            self._start(broker)
         self._refresh_links(topology.brokers)
+
+    @property
+    def cores(self) -> dict[str, RoutingCore[Any] | None]:
+        """By broker; None for one that is down."""
+        return {broker: None if node is None else node.core for broker, node in self.nodes.items()}
 
     # --- time ---
 
@@ -146,18 +161,19 @@ class Simulation:
 
     @property
     def is_quiescent(self) -> bool:
-        return not len(self._kernel)
+        """Whether nothing is under way, and only idle timers wait."""
+        return self._kernel.is_at_rest
 
-    def settle(self) -> None:
-        """Runs until nothing is under way."""
-        self._kernel.run()
+    def settle(self, until: Time | None = None) -> None:
+        """Runs until the network is quiescent, or until a time."""
+        self._kernel.settle(until)
 
     def advance(self, duration: Time) -> None:
         self._kernel.run(self.now + duration)
 
-    def at(self, time: Time, work: Callable[..., None], *arguments: object) -> None:
-        """Does something at a time, for scenarios."""
-        self._kernel.schedule(max(time, self.now), work, *arguments)
+    def at(self, time: Time, work: Callable[..., None], *arguments: object, is_idle: bool = False) -> None:
+        """Does something at a time, for scenarios. A run does not wait for what `is_idle`."""
+        self._kernel.schedule(max(time, self.now), work, *arguments, is_idle=is_idle)
 
     # --- clients ---
 
@@ -166,7 +182,7 @@ class Simulation:
 
     def connect(self, identity: str, broker: str) -> None:
         """Comes to a broker, from another if it was at one."""
-        if broker not in self.cores:
+        if broker not in self.nodes:
             raise InputError(f"there is no broker {shown(broker)}")
         self.disconnect(identity)
         client = self.client(identity)
@@ -175,26 +191,39 @@ class Simulation:
 
     def disconnect(self, identity: str) -> None:
         client = self.client(identity)
-        if client.is_connected and client.home is not None:
-            client.is_connected = client.is_suspended = False
-            self._cause = self.now
-            self._tell(client.home, ClientDown(), client.interface)
+        node = self._node_of(client)
+        if node is not None:
+            client.is_connected = client.is_suspended = client.is_behind = False
+            self._change()
+            node.client_down(client.interface)
         client.home = None
 
+    def _node_of(self, client: SimClient) -> Node | None:
+        """The broker that a client is connected to."""
+        return self.nodes[client.home] if client.is_connected and client.home is not None else None
+
     def _attach(self, client: SimClient) -> None:
-        if client.home is None or self.cores[client.home] is None:
+        node = None if client.home is None else self.nodes[client.home]
+        if node is None:
             return
         client.is_connected = True
-        self._ask(client, ClientUp(client.identity, dict(client.seen)))
+        self._change()
+        node.client_up(client.interface, client.identity, dict(client.seen), _ToClient(self, client))
         for advertisement in client.advertisements:
             self._ask(client, Advertise(client.identity, advertisement))
         for id, wanted in client.wants.items():
             self._ask(client, Subscribe(client.identity, id, wanted))
 
-    def _ask(self, client: SimClient, message: Message) -> None:
+    def _ask(self, client: SimClient, request: ClientRequest) -> None:
+        node = self._node_of(client)
+        if node is not None:
+            self._change()
+            node.requested(client.interface, 1, request)
+
+    def _change(self) -> None:
+        """The core of a broker is told of a change: what follows is caused by it."""
         self._cause = self.now
-        if client.is_connected and client.home is not None:
-            self._tell(client.home, message, client.interface)
+        self.core_messages += 1
 
     def subscribe(self, identity: str, id: str, wanted: Wanted) -> None:
         client = self.client(identity)
@@ -219,8 +248,8 @@ class Simulation:
 
     def unadvertise(self, identity: str, advertisement: Advertisement) -> None:
         client = self.client(identity)
-        for one in [one for one in client.advertisements if advertisement.covers(one)]:
-            del client.advertisements[one]
+        for offer in [offer for offer in client.advertisements if advertisement.covers(offer)]:
+            del client.advertisements[offer]
         self._ask(client, Unadvertise(identity, advertisement))
 
     def suspend(self, identity: str) -> None:
@@ -233,17 +262,34 @@ class Simulation:
         client.is_suspended = False
         self._ask(client, Resume(identity))
 
+    def fall_behind(self, identity: str) -> None:
+        """The client reads nothing more: what it is due is lost, and counted by its broker."""
+        client = self.client(identity)
+        client.is_behind = client.is_connected
+
+    def catch_up(self, identity: str) -> None:
+        """The client reads again, and is told what it has lost."""
+        client = self.client(identity)
+        client.is_behind = False
+        node = self._node_of(client)
+        if node is not None:
+            node.caught_up(client.interface)
+
     def publish(self, identity: str, attributes: Mapping[str, Value]) -> Notification | None:
         """The notification, stamped; None if the client is nowhere."""
         client = self.client(identity)
-        if not client.is_connected or client.home is None:
+        node = self._node_of(client)
+        if node is None:
             return None
         client.published += 1
-        time = _BEGINNING + timedelta(microseconds=self.now)
+        time = BEGINNING + timedelta(microseconds=self.now)
         notification = Notification(attributes, source=identity, seq=client.published, time=time)
         for observer in self._observers:
             observer.published(self, client, notification)
-        self._hand_over(client.home, (Routed(notification),), client.interface)
+        self._cause = "traffic"
+        self.core_messages += 1
+        self._handed_over = (Routed(notification),)
+        node.published(client.interface, ((1, (notification,)),))
         return notification
 
     # --- faults ---
@@ -266,29 +312,37 @@ class Simulation:
         self._refresh_links((one,))
 
     def crash(self, broker: str) -> None:
-        self.cores[broker] = None
+        node = self.nodes[broker]
+        if node is not None:
+            self._unwanted_before += node.totals.unwanted
+            self._work_before = _sum(self._work_before, node.core.inspect().work)
+        self.nodes[broker] = None
         self._lives[broker] += 1
         for client in self.clients.values():
             if client.home == broker:
-                client.is_connected = client.is_suspended = False
+                client.is_connected = client.is_suspended = client.is_behind = False
         self._refresh_links((broker,))
 
     def restart(self, broker: str) -> None:
-        if self.cores[broker] is not None:
+        if self.nodes[broker] is not None:
             return
-        self.cores[broker] = self._make_core(broker)
+        self._start(broker)
         self._refresh_links((broker,))
         for identity in sorted(self.clients):
             if self.clients[identity].home == broker:
                 self._attach(self.clients[identity])
 
+    def _start(self, broker: str) -> None:
+        set_timer = _Timers(self, broker, self._lives[broker]).set
+        self.nodes[broker] = Node(broker, self._make_core(broker), lambda: self._kernel.now, set_timer)
+
     def _refresh_links(self, brokers: Sequence[str]) -> None:
         """Tells the ends of links that have become usable or are so no longer."""
         self._cause = self.now
         changed: list[LinkState] = []
-        for one in brokers:
-            for link in self.links_of(one):
-                usable = not link.is_cut and self.cores[link.one] is not None and self.cores[link.other] is not None
+        for broker in brokers:
+            for link in self.links_of(broker):
+                usable = not link.is_cut and self.nodes[link.one] is not None and self.nodes[link.other] is not None
                 if usable != link.is_usable and link not in changed:
                     link.is_usable = usable
                     link.incarnation += 1
@@ -296,101 +350,196 @@ class Simulation:
                     self._ways[link.other][link.one].last_arrival = 0
                     changed.append(link)
         for link in sorted(changed, key=lambda link: (link.one, link.other)):
-            message = LinkUp(link.cost) if link.is_usable else LinkDown()
             for end in (link.one, link.other):
-                if self.cores[end] is not None:
-                    self._tell(end, message, Neighbor(link.end(end)))
+                self._tell_link(end, link)
 
-    # --- running cores ---
-
-    def _tell(self, broker: str, message: Message, source: Neighbor | Client) -> None:
-        core = self.cores[broker]
-        assert core is not None
+    def _tell_link(self, broker: str, link: LinkState) -> None:
+        node, other = self.nodes[broker], link.end(broker)
+        if node is None:
+            return
         self.core_messages += 1
-        self._perform_actions(broker, core.on_message(message, source, self.now))
+        if link.is_usable:
+            node.link_up(Neighbor(other), link.cost, _ToNeighbor(self, self._ways[broker][other]))
+        else:
+            node.link_down(Neighbor(other))
 
-    def _hand_over(self, broker: str, batch: Sequence[Routed], source: Neighbor | Client) -> None:
-        core = self.cores[broker]
-        assert core is not None
+    # --- carrying ---
+
+    def carry_message(self, way: Direction, message: BrokerMessage) -> None:
+        """A message of the routing system, onto a link."""
+        whole = frame(message, LINK_FRAME_BYTES_MAX)
+        name = type(message).__name__
+        if self._decoder is not None:
+            message = self._decoder.decoded(whole[4:])
+        times, sent = arrivals(self.quality, way, self._kernel.now, self._rng)
+        way.count(name, len(whole), sent).logical += int(message.carries_notifications)
+        for time in times:
+            self._kernel.schedule(time, self._message_arrives, way, way.link.incarnation, message, self._cause)
+
+    def carry_batch(self, way: Direction, batch: Sequence[Routed], is_relayed: bool) -> None:
+        """Notifications, onto a link."""
+        if self._decoder is None:
+            size = batch_size(batch)
+        else:
+            whole = batch_frame(batch)
+            size, batch = len(whole), self._decoder.decoded(whole[4:]).routed()
+        times, sent = arrivals(self.quality, way, self._kernel.now, self._rng)
+        carried = way.count(NOTIFICATIONS, size, sent)
+        carried.notifications += sent * len(batch)
+        carried.logical += 0 if is_relayed else len(batch)
+        for time in times:
+            self._kernel.schedule(time, self._batch_arrives, way, way.link.incarnation, batch, self._cause)
+
+    def _message_arrives(self, way: Direction, incarnation: int, message: BrokerMessage, cause: Cause) -> None:
+        node = self.nodes[way.receiver]
+        if incarnation != way.link.incarnation or node is None:
+            return
+        self._cause = cause
+        if isinstance(cause, int):
+            self.converged_at[cause] = self.now
+        if not message.carries_notifications:
+            self.control_caused["change" if isinstance(cause, int) else cause] += 1
+        self.core_messages += 1
+        node.told(way.sender, message)
+
+    def _batch_arrives(self, way: Direction, incarnation: int, batch: Sequence[Routed], cause: Cause) -> None:
+        node = self.nodes[way.receiver]
+        if incarnation != way.link.incarnation or node is None:
+            return
+        self._cause = "traffic"
         self.core_messages += 1
         self._handed_over = batch
-        actions = core.on_notifications(batch, source, self._kernel.now)
-        if not actions and isinstance(source, Neighbor):
-            self.arrivals_idle += len(batch)
-        self._perform_actions(broker, actions)
+        node.arrived(way.sender, batch)
 
     def hops_of(self, notification: Notification) -> int | None:
         """Within a delivery: how many links it has come; None if it was not delivered as it came."""
-        return next((one.hops for one in self._handed_over if one.notification is notification), None)
+        for routed in self._handed_over:
+            if routed.notification is notification:
+                return routed.header.hops
+        return None
 
-    def _perform_actions(self, broker: str, actions: Sequence[Action]) -> None:
-        # The frequent ones first.
-        for action in actions:
-            match action:
-                case Forward():
-                    self._transmit(self._ways[broker][action.interface.name], action.batch)
-                case Deliver() | DeliverSequence():
-                    self._deliver(broker, action)
-                case Send():
-                    self._transmit(self._ways[broker][action.interface.name], action.message)
-                case Missed():
-                    self.clients[action.identity].missed += action.count
-                case SetTimer():
-                    self._set_timer(broker, action)
-                case Refuse():
-                    self._refuse(broker, action)
-                case _:
-                    assert_never(action)
-
-    def _transmit(self, way: Direction, payload: Payload) -> None:
-        link = way.link
-        if not link.is_usable:
-            return
-        times, sent = arrivals(self.quality, way, self._kernel.now, self._rng)
-        way.count(payload, sent)
-        for time in times:
-            self._kernel.schedule(time, self._arrive, way, link.incarnation, payload, self._cause)
-
-    def _arrive(self, way: Direction, incarnation: int, payload: Payload, cause: Time) -> None:
-        self._cause = cause
-        if incarnation == way.link.incarnation:
-            if isinstance(payload, tuple):
-                self._hand_over(way.receiver, payload, way.sender)
-            else:
-                if not isinstance(payload, Part):
-                    self.converged_at[cause] = self.now
-                self._tell(way.receiver, payload, way.sender)
-
-    def _deliver(self, broker: str, delivery: Deliver | DeliverSequence) -> None:
-        client = self.clients[delivery.identity]
-        assert client.is_connected, "nobody is there to deliver to"
-        assert client.home == broker, "a broker delivers to its own clients"
-        for one in (delivery.notification,) if isinstance(delivery, Deliver) else delivery.notifications:
-            source, seq = one.source, one.seq
-            if source is not None and seq is not None and seq > client.seen.get(source, 0):
-                client.seen[source] = seq
-        client.received.append(delivery)
+    def delivered(self, client: SimClient, delivery: Deliver | DeliverSequence) -> None:
+        """A broker has delivered something."""
+        identity = self.clients[delivery.identity]
+        assert identity.is_connected, "nobody is there to deliver to"
+        assert identity.home == client.home, "a broker delivers to its own clients"
+        for notification in (delivery.notification,) if isinstance(delivery, Deliver) else delivery.notifications:
+            source, seq = notification.source, notification.seq
+            if source is not None and seq is not None and seq > identity.seen.get(source, 0):
+                identity.seen[source] = seq
+        identity.received.append(delivery)
         for observer in self._observers:
-            observer.delivered(self, client, delivery)
+            observer.delivered(self, identity, delivery)
 
-    def _set_timer(self, broker: str, timer: SetTimer) -> None:
+    def set_timer(self, broker: str, life: int, timer: SetTimer) -> None:
         key = (broker, timer.name)
-        self._timers[key] = self._timers.get(key, 0) + 1
+        self._timers[key] = generation = self._timers.get(key, 0) + 1
+        cause: Cause = "idle" if timer.is_idle else self._cause
         due = max(timer.at, self.now)
-        life = self._lives[broker]
-        self._kernel.schedule(due, self._fire, broker, timer.name, self._timers[key], life, self._cause)
+        self._kernel.schedule(due, self._fire, broker, timer.name, generation, life, cause, is_idle=timer.is_idle)
 
-    def _fire(self, broker: str, name: str, generation: int, life: int, cause: Time) -> None:
-        self._cause = cause
-        core = self.cores[broker]
-        if core is not None and life == self._lives[broker] and generation == self._timers[broker, name]:
+    def _fire(self, broker: str, name: str, generation: int, life: int, cause: Cause) -> None:
+        node = self.nodes[broker]
+        if node is not None and life == self._lives[broker] and generation == self._timers[broker, name]:
+            self._cause = cause
             self.core_messages += 1
-            self._perform_actions(broker, core.on_message(TimerFired(name), HOST, self.now))
+            node.timer_fired(name)
 
-    def _refuse(self, broker: str, refusal: Refuse) -> None:
-        if isinstance(refusal.source, Client):
-            self.clients[refusal.source.name].refused.append(refusal.error)
-        elif isinstance(refusal.source, Neighbor):
-            # As the live broker does: that connection ends, and begins anew.
-            self.cut(broker, refusal.source.name)
-            self.heal(broker, refusal.source.name)
+    # --- measures ---
+
+    @property
+    def unwanted(self) -> int:
+        """Notifications that a broker got from another and neither delivered nor passed on nor kept."""
+        return self._unwanted_before + sum(node.totals.unwanted for node in self._alive())
+
+    @property
+    def work(self) -> Work:
+        """What all cores have done."""
+        work = self._work_before
+        for node in self._alive():
+            work = _sum(work, node.core.inspect().work)
+        return work
+
+    def _alive(self) -> list[Node]:
+        return [node for node in self.nodes.values() if node is not None]
+
+    def reset_measures(self) -> None:
+        """Measures begin anew, for example after a warm-up."""
+        self.traffic.reset()
+        self.core_messages = 0
+        self.converged_at.clear()
+        self.control_caused.clear()
+        self._unwanted_before -= self.unwanted
+        work = self.work
+        self._work_before = _sum(self._work_before, Work(-work.matched, -work.compared))
+
+
+def _sum(one: Work, other: Work) -> Work:
+    return Work(one.matched + other.matched, one.compared + other.compared)
+
+
+@dataclass(frozen=True, slots=True)
+class _Timers:
+    """The timers of a broker, in one of its lives."""
+
+    simulation: Simulation
+    broker: str
+    life: int
+
+    def set(self, timer: SetTimer) -> None:
+        self.simulation.set_timer(self.broker, self.life, timer)
+
+
+@dataclass(frozen=True, slots=True)
+class _ToNeighbor:
+    """The sending side of a link."""
+
+    simulation: Simulation
+    way: Direction
+
+    def send(self, message: BrokerMessage) -> None:
+        if self.way.link.is_usable:
+            self.simulation.carry_message(self.way, message)
+
+    def forward(self, batch: Sequence[Routed], is_relayed: bool) -> int:
+        if self.way.link.is_usable:
+            self.simulation.carry_batch(self.way, batch, is_relayed)
+        return 1
+
+    def end(self, reason: str) -> None:
+        """As in the live broker: the connection ends, and begins anew."""
+        one, other = self.way.sender.name, self.way.receiver
+        self.simulation.cut(one, other)
+        self.simulation.heal(one, other)
+
+
+@dataclass(frozen=True, slots=True)
+class _ToClient:
+    """The sending side of a client's connection."""
+
+    simulation: Simulation
+    client: SimClient
+
+    def deliver(self, delivery: Deliver) -> None:
+        notification, subscriptions = delivery.notification, delivery.subscriptions
+        if len(subscriptions) > SUBSCRIPTIONS_FEW or len(notification.packed) > NOTIFICATION_BYTES_FEW:
+            # Only then the frame might be too long, as in the live broker.
+            delivery_frame(delivery.identity, subscriptions, notification.packed)
+        self.simulation.delivered(self.client, delivery)
+
+    def deliver_sequence(self, delivery: DeliverSequence) -> None:
+        frame(SequenceDelivery(delivery.identity, delivery.subscription, delivery.notifications))
+        self.simulation.delivered(self.client, delivery)
+
+    def tell_lost(self, identity: str, count: int) -> None:
+        self.simulation.clients[identity].missed += count
+
+    def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
+        self.client.refused += [refusal.error for refusal in refusals]
+
+    def is_behind(self) -> bool:
+        return self.client.is_behind
+
+    def end(self, reason: str) -> None:
+        """Nobody takes the place of a simulated client."""
+        raise AssertionError(f"{self.client.identity} was ended: {reason}")

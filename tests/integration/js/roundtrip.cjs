@@ -15,14 +15,14 @@ async function send(message) {
 }
 
 function check(text) {
-  const found = HTTP.toEvent({ headers: { "content-type": "application/cloudevents+json" }, body: text });
-  found.validate();
-  assert.deepStrictEqual(found.data, data);
-  assert.strictEqual(found.subject, "x y");
-  assert.strictEqual(found.shard, "7");
-  assert.strictEqual(found.catchmentids, id);
-  assert.strictEqual(new Date(found.time).toISOString(), "2026-11-15T10:30:00.000Z");
-  return found.id;
+  const event = HTTP.toEvent({ headers: { "content-type": "application/cloudevents+json" }, body: text });
+  event.validate();
+  assert.deepStrictEqual(event.data, data);
+  assert.strictEqual(event.subject, "x y");
+  assert.strictEqual(event.shard, "7");
+  assert.strictEqual(event.catchmentids, id);
+  assert.strictEqual(new Date(event.time).toISOString(), "2026-11-15T10:30:00.000Z");
+  return event.id;
 }
 
 const COUNT = 4;

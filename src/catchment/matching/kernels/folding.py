@@ -18,23 +18,23 @@ from catchment.matching.kernels.jit import Bytes, Ints, kernel
 
 
 @kernel
-def find_names(
-    names: Ints, buffer: Bytes, wanted: Ints, wanted_blob: Bytes, fold_of: Ints
-) -> int:
-    """For each name of a batch the place among the wanted names that it is, or -1. Returns how many names are wanted."""
+def find_names(names: Ints, buffer: Bytes, wanted: Ints, wanted_blob: Bytes, fold_of: Ints) -> int:
+    """For each name of a batch its place among the wanted names, or -1. Returns how many names are wanted."""
     count = 0
     for name in range(len(names)):
         fold_of[name] = -1
         for i in range(len(wanted)):
-            if wanted[i, 1] == names[name, 1]:
-                if equal_bytes(buffer, names[name, 0], wanted_blob, wanted[i, 0], wanted[i, 1]):
-                    fold_of[name] = i
-                    count += 1
+            is_as_long = wanted[i, 1] == names[name, 1]
+            if is_as_long and equal_bytes(buffer, names[name, 0], wanted_blob, wanted[i, 0], wanted[i, 1]):
+                fold_of[name] = i
+                count += 1
     return count
 
 
 @kernel
-def count_folded(name_of: Ints, type_of: Ints, key_of: Ints, first: int, last: int, fold_of: Ints, totals: Ints) -> None:
+def count_folded(
+    name_of: Ints, type_of: Ints, key_of: Ints, first: int, last: int, fold_of: Ints, totals: Ints
+) -> None:
     """How many values are to be folded, and how many bytes they have."""
     for i in range(first, last):
         if type_of[i] == STRING and fold_of[name_of[i]] >= 0:
@@ -67,7 +67,7 @@ def fold_text(source: Bytes, start: int, end: int, codes: Ints, targets: Ints, t
         code = lead & (0x7F >> size)
         for i in range(start + 1, start + size):
             code = (code << 6) | (np.int64(source[i]) & 0x3F)
-        code = _fold_code(code, codes, targets)
+        code = np.int64(_fold_code(code, codes, targets))
         if code < 0x80:
             target[at] = code
             at += 1

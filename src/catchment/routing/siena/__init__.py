@@ -1,1 +1,1 @@
-"""SIENA: hierarchical, acyclic and general networks of brokers, subscription and advertisement forwarding."""
+"""SIENA: hierarchical, acyclic and general networks of brokers, which forward subscriptions and advertisements."""

@@ -15,8 +15,9 @@ notifications of a client            must match an advertisement of its source
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, assert_never
 
 from catchment.errors import BadNotificationError, shown
 from catchment.model.advertisement import Advertisement
@@ -24,10 +25,9 @@ from catchment.model.filter import Filter
 from catchment.routing.messages import (
     Action,
     Advertise,
-    Advertised,
     Client,
+    ClientRequest,
     Interface,
-    Message,
     Neighbor,
     Refuse,
     Routed,
@@ -35,19 +35,21 @@ from catchment.routing.messages import (
     Time,
     Unadvertise,
 )
-from catchment.routing.sessions import Request
-from catchment.routing.siena.base import SienaCore, check_limit
+from catchment.routing.parts.remote import check_limit
+from catchment.routing.parts.watching import Watching
 from catchment.routing.siena.forwarding import Forwarding
+from catchment.routing.siena.hop_by_hop import HopByHopCore, M
+from catchment.routing.siena.messages import Advertised, Interest
 
 # Advertisements that a neighbor may state: each is compared with each filter.
 LINK_OFFERS_MAX: Final = 100_000
 
 
-class AdvertisingCore(SienaCore):
-    """A peer in a network without cycles where publishers advertise."""
+class OfferingCore(HopByHopCore[M], ABC):
+    """What brokers do alike whose publishers advertise."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, watching: Watching | None = None) -> None:
+        super().__init__(name, watching)
         self.offers: Forwarding[Advertisement] = Forwarding()
         # For each neighbor, what it may be told of: asked often, changed only with its offers.
         self._told_of: dict[Neighbor, dict[Filter, bool]] = {}
@@ -55,73 +57,79 @@ class AdvertisingCore(SienaCore):
     def _may_tell(self, filter: Filter, neighbor: Neighbor) -> bool:
         known = self._told_of.setdefault(neighbor, {})
         if filter not in known:
-            known[filter] = any(one.overlaps(filter) for one in self.offers.held_by(neighbor))
+            known[filter] = any(offer.overlaps(filter) for offer in self.offers.held_by(neighbor))
         return known[filter]
 
     # --- offers ---
 
-    def _on_request(self, message: Request, source: Client) -> list[Action]:
-        actions = super()._on_request(message, source)
-        if any(isinstance(one, Refuse) for one in actions):
-            return actions
+    def _on_request(self, message: ClientRequest, source: Client) -> list[Action]:
+        due = super()._on_request(message, source)
         if isinstance(message, Advertise):
             self.offers.subscribe(message.identity, message.advertisement)
         elif isinstance(message, Unadvertise):
             self.offers.unsubscribe(message.identity, message.advertisement)
-        else:
-            return actions
-        return actions + self._flushed()
+        return due
 
     def _forgotten(self, identity: str) -> None:
-        super()._forgotten(identity)
         self.offers.drop(identity)
 
-    def _check_room(self, message: Message, source: Neighbor) -> None:
-        if isinstance(message, Advertised):
-            check_limit("LINK_OFFERS_MAX", LINK_OFFERS_MAX, self.offers.held_count(source) + len(message.announced))
-        else:
-            super()._check_room(message, source)
-
-    def _on_neighbor(self, message: Message, source: Neighbor) -> list[Action]:
-        if not isinstance(message, Advertised):
-            return super()._on_neighbor(message, source)
-        for one in message.withdrawn:
-            self.offers.unsubscribe(source, one)
-        for one in message.announced:
-            self.offers.subscribe(source, one)
+    def _on_advertised(self, message: Advertised, source: Neighbor, now: Time) -> list[Action]:
+        count = self.offers.held_count(source) + len(message.announced)
+        check_limit("LINK_OFFERS_MAX", LINK_OFFERS_MAX, count)
+        for offer in message.withdrawn:
+            self.offers.unsubscribe(source, offer)
+        for offer in message.announced:
+            self.offers.subscribe(source, offer)
         self._told_of.pop(source, None)
         self.interest.recompute(source)
-        return self._flushed()
+        return self._flushed(now)
 
-    def _on_link_up(self, neighbor: Neighbor, cost: int) -> list[Action]:
+    def _on_link_up(self, neighbor: Neighbor) -> list[Action]:
         self.offers.disconnect(neighbor)
         self.offers.connect(neighbor)
         self._told_of.pop(neighbor, None)
-        return super()._on_link_up(neighbor, cost)
+        return super()._on_link_up(neighbor)
 
     def _on_link_down(self, neighbor: Neighbor) -> list[Action]:
         self.offers.disconnect(neighbor)
         self._told_of.pop(neighbor, None)
         return super()._on_link_down(neighbor)
 
-    def _flushed(self) -> list[Action]:
-        offers = [Send(one, Advertised(change.withdrawn, change.announced)) for one, change in self.offers.flush()]
-        return [*offers, *super()._flushed()]
+    def _flushed(self, now: Time) -> list[Action]:
+        changes = self.offers.flush()
+        offers = [Send(neighbor, Advertised(change.withdrawn, change.announced)) for neighbor, change in changes]
+        return [*offers, *super()._flushed(now)]
 
     # --- semantics ---
 
     def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]:
         if not isinstance(source, Client):
             return super().on_notifications(batch, source, now)
-        advertised = [one for one in batch if self._is_advertised(one)]
-        refused = [
-            Refuse(source, _unadvertised(one), one.notification) for one in batch if not self._is_advertised(one)
-        ]
-        return [*refused, *super().on_notifications(advertised, source, now)] if advertised else list(refused)
+        advertised: list[Routed] = []
+        refused: list[Action] = []
+        for routed in batch:
+            if self._is_advertised(routed):
+                advertised.append(routed)
+            else:
+                refused.append(Refuse(source, _unadvertised(routed), routed.notification))
+        return refused + super().on_notifications(advertised, source, now) if advertised else refused
 
     def _is_advertised(self, routed: Routed) -> bool:
-        offers = self.sessions.advertisements_of(routed.notification.source or "")
-        return any(one.matches(routed.notification) for one in offers)
+        offers = self.clients.advertisements_of(routed.notification.source or "")
+        return any(offer.matches(routed.notification) for offer in offers)
+
+
+class AdvertisingCore(OfferingCore[Interest | Advertised]):
+    """A peer in a network without cycles where publishers advertise."""
+
+    def _on_neighbor(self, message: Interest | Advertised, source: Neighbor, now: Time) -> list[Action]:
+        match message:
+            case Interest():
+                return self._on_interest(message, source, now)
+            case Advertised():
+                return self._on_advertised(message, source, now)
+            case _:
+                assert_never(message)
 
 
 def _unadvertised(routed: Routed) -> BadNotificationError:

@@ -1,20 +1,26 @@
-"""Filters held in a poset with who subscribed to them, and what of that each neighbor was told (SIENA §5.2.3).
+"""Which filters a broker announces to each neighbor, given who subscribed to which filter (SIENA §5.2.3).
 
-State: the poset; for each filter its subscribers; for each neighbor the filters announced to it. Equation
-(1) of the text,
+A *subscriber* is a neighbor, the identity of a local client, or a pattern that this broker watches. A subscriber
+*holds* the filters that it subscribed to.
+
+State: the poset of all filters that somebody holds; for each filter its subscribers; for each neighbor the filters that
+it *was told* (that were announced to it), and the filters that are *wanted* for it (that it should be told). Equation
+(1) of the text says for each filter which neighbors it is forwarded to:
 
     forwards(f) = neighbors − NST(f) − ∪ forwards(f′) for f′ in P_S that covers f
 
-is kept as its other side: a neighbor N has been told exactly the *roots among what is eligible for it*, where f is
-eligible for N when somebody other than N subscribed to it (in an acyclic network NST(f) is N alone when N is its one
-subscriber) and `may_tell(f, N)` allows it. A change of one filter then changes only what it uncovers or covers, and
-what each neighbor must hear is the difference to what it was told.
+Here the same is kept the other way round, for each neighbor. A filter f is *eligible* for a neighbor N if somebody
+other than N holds f, and `may_tell(f, N)` allows it. (In an acyclic network, NST(f) is N alone if N is the only
+subscriber of f.) The filters wanted for N are exactly the *roots among the filters that are eligible for N*: those that
+no other eligible filter covers. So a change of one filter affects only filters that it covers or that cover it. What a
+neighbor must hear is the difference between what is wanted for it and what it was told.
 
-subscribe    X holds no two filters of which one covers the other: a covered one says nothing and is not entered,
-             and one that covers takes X from those it covers. Filters that nobody holds leave the poset.
-unsubscribe  takes X from the filters that the given one covers.
-flush        for each neighbor what is to be withdrawn and announced now. The two go into one message, so that no
-             notification falls between them: the text sends the unsubscription first and has such a moment.
+subscribe    No subscriber X holds two filters of which one covers the other. If X holds a filter that covers the new
+             one, the new one changes nothing and is not entered. Otherwise X holds the new one, and no longer those
+             that it covers. A filter that nobody holds leaves the poset.
+unsubscribe  X no longer holds the filters that the given one covers.
+flush        says for each neighbor which filters are to be withdrawn and which announced. Both go into one message, so
+             no notification is missed between them. The text sends the unsubscription first, and has such a moment.
 
 The same code forwards subscriptions and advertisements, as the text proposes (§5.2.4).
 """
@@ -29,13 +35,13 @@ from catchment.model.pattern import Pattern
 from catchment.routing.messages import Neighbor
 from catchment.routing.poset import K, Poset
 
-# A neighboring broker, the identity of a local client, or a pattern that is watched here.
+# A neighboring broker, the identity of a local client, or a pattern that this broker watches.
 Subscriber = Neighbor | str | Pattern
 
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[K]):
-    """What a neighbor must hear."""
+    """What a neighbor must hear: the filters to withdraw and the filters to announce."""
 
     withdrawn: tuple[K, ...]
     announced: tuple[K, ...]
@@ -45,19 +51,22 @@ class Change(Generic[K]):
 
 
 class Forwarding(Generic[K]):
-    """`may_tell(f, N)` says whether N is one that f may be forwarded to; if it may, all that cover f may too."""
+    """The filters of all subscribers, and what each neighbor was told of them. `may_tell(f, N)` says whether f may be
+    announced to N. If it may, then every filter that covers f may too."""
 
     def __init__(self, may_tell: Callable[[K, Neighbor], bool] = lambda filter, neighbor: True) -> None:
         self._may_tell: Callable[[K, Neighbor], bool] = may_tell
         self.poset: Poset[K] = Poset()
         self._subscribers: dict[K, dict[Subscriber, None]] = {}
         self._held: dict[Subscriber, dict[K, None]] = {}
+        # What each neighbor should be told, kept up to date with every change; and what it was told by the last flush.
         self._wanted: dict[Neighbor, dict[K, None]] = {}
         self._told: dict[Neighbor, dict[K, None]] = {}
-        # Where what is wanted may differ from what was told.
+        # For each neighbor, the filters that were wanted or ceased to be wanted since the last flush: only these can
+        # differ between `_wanted` and `_told`.
         self._touched: dict[Neighbor, set[K]] = {}
 
-    # --- what is held ---
+    # --- who holds what, who was told what ---
 
     def subscribers(self, filter: K) -> frozenset[Subscriber]:
         return frozenset(self._subscribers.get(filter, ()))
@@ -69,10 +78,11 @@ class Forwarding(Generic[K]):
         return len(self._held.get(subscriber, ()))
 
     def forwards(self, filter: K) -> frozenset[Neighbor]:
-        """The neighbors that were told of a filter."""
+        """The neighbors that were told a filter: forwards(f) of the text."""
         return frozenset(neighbor for neighbor, told in self._told.items() if filter in told)
 
     def told_to(self, neighbor: Neighbor) -> tuple[K, ...]:
+        """The filters that a neighbor was told."""
         return tuple(self._told.get(neighbor, ()))
 
     @property
@@ -85,43 +95,50 @@ class Forwarding(Generic[K]):
     # --- changes ---
 
     def subscribe(self, subscriber: Subscriber, filter: K) -> tuple[K | None, tuple[K, ...]]:
-        """The filter as it is held now, None if it says nothing new of this subscriber; and those that it replaced."""
-        above = self.poset.covering(filter)
-        if any(subscriber in self._subscribers[one] for one in above):
+        """Enters a filter. Returns the filter as the subscriber holds it now, or None if it held a covering one
+        already; and the filters that the new one replaced."""
+        coverers = self.poset.covering(filter)
+        if any(subscriber in self._subscribers[coverer] for coverer in coverers):
             return None, ()
+        # The poset may have an equal filter already, in other words: then the subscriber holds that object.
         node = self.poset.insert(filter).filter
-        replaced = tuple(one for one in self.poset.covered(node) if subscriber in self._subscribers.get(one, ()))
+        replaced = tuple(
+            narrower for narrower in self.poset.covered(node) if subscriber in self._subscribers.get(narrower, ())
+        )
         self._subscribers.setdefault(node, {})[subscriber] = None
         self._held.setdefault(subscriber, {})[node] = None
+        # First the wider filter comes, then the narrower ones go: so none of them is uncovered and wanted in between.
         self._reconsider(node)
-        for one in replaced:
-            self._take(subscriber, one)
+        for narrower in replaced:
+            self._take(subscriber, narrower)
         return node, replaced
 
     def unsubscribe(self, subscriber: Subscriber, filter: K) -> tuple[K, ...]:
-        """The filters that the subscriber no longer holds."""
+        """Takes from a subscriber the filters that the given one covers. Returns the filters that it held."""
         held = self._held.get(subscriber, {})
         if filter in held:
-            # It holds nothing else that this one covers.
+            # A subscriber that holds this filter holds no other filter that it covers.
             gone: tuple[K, ...] = (filter,)
         else:
-            gone = tuple(one for one in self.poset.covered(filter) if one in held)
-        for one in gone:
-            self._take(subscriber, one)
+            gone = tuple(covered for covered in self.poset.covered(filter) if covered in held)
+        for covered in gone:
+            self._take(subscriber, covered)
         return gone
 
     def drop(self, subscriber: Subscriber) -> tuple[K, ...]:
-        """Forgets all that an subscriber holds."""
+        """Takes all filters from a subscriber. Returns the filters that it held."""
         gone = self.held_by(subscriber)
-        for one in gone:
-            self._take(subscriber, one)
+        for filter in gone:
+            self._take(subscriber, filter)
         return gone
 
     def _take(self, subscriber: Subscriber, filter: K) -> None:
+        """The subscriber no longer holds the filter."""
         holders, held = self._subscribers[filter], self._held[subscriber]
         del holders[subscriber], held[filter]
         if not held:
             del self._held[subscriber]
+        # While the filter is still in the poset: what it covered is found below it.
         self._reconsider(filter)
         if not holders:
             del self._subscribers[filter]
@@ -130,51 +147,58 @@ class Forwarding(Generic[K]):
     # --- neighbors ---
 
     def connect(self, neighbor: Neighbor) -> None:
-        """A neighbor that has been told nothing; §5.2.3 forwards it every root."""
+        """A neighbor connects that has been told nothing. §5.2.3 forwards every root to it."""
         self._told[neighbor], self._wanted[neighbor], self._touched[neighbor] = {}, {}, set()
         self.recompute(neighbor)
 
     def disconnect(self, neighbor: Neighbor) -> tuple[K, ...]:
-        """A neighbor that is gone, with what it held."""
+        """A neighbor is gone. Returns the filters that it held."""
         for table in (self._told, self._wanted, self._touched):
             table.pop(neighbor, None)
         return self.drop(neighbor)
 
     def recompute(self, neighbor: Neighbor) -> None:
-        """What a neighbor is to be told, anew: whom it may be told about has changed."""
-        found: dict[K, None] = {}
+        """Computes from nothing what is wanted for a neighbor: `may_tell` has changed for it."""
+        eligible: dict[K, None] = {}
+        # Goes down from the roots, level by level, and stops on each path at the first filter that is eligible: all
+        # filters below that one are covered by it.
         level, visited = list(self.poset.roots), set(self.poset.roots)
         while level:
-            following = []
-            for one in level:
-                if self._eligible(one, neighbor):
-                    found[one] = None
+            level_below = []
+            for filter in level:
+                if self._eligible(filter, neighbor):
+                    eligible[filter] = None
                 else:
-                    following += [below for below in self.poset.successors(one) if below not in visited]
-                    visited.update(following)
-            level = following
-        # A filter that was reached past one predecessor may lie below another that is eligible.
-        wanted = {one: None for one in found if not self._has_eligible_above(one, neighbor)}
+                    level_below += [below for below in self.poset.successors(filter) if below not in visited]
+                    visited.update(level_below)
+            level = level_below
+        # A filter may be reached on a path without eligible filters, and lie below an eligible one on another path.
+        wanted = {filter: None for filter in eligible if not self._has_eligible_above(filter, neighbor)}
         self._touched[neighbor] |= wanted.keys() ^ self._wanted[neighbor].keys()
         self._wanted[neighbor] = wanted
 
     def _eligible(self, filter: K, neighbor: Neighbor) -> bool:
         holders = self._subscribers[filter]
+        # Whether there is a holder besides the neighbor itself: a bool counts as 0 or 1.
         return len(holders) > (neighbor in holders) and self._may_tell(filter, neighbor)
 
     def _has_eligible_above(self, filter: K, neighbor: Neighbor) -> bool:
-        return any(one != filter and self._eligible(one, neighbor) for one in self.poset.covering(filter))
+        """Whether another filter, which is eligible for the neighbor, covers this one."""
+        coverers = self.poset.covering(filter)
+        return any(coverer != filter and self._eligible(coverer, neighbor) for coverer in coverers)
 
     def _reconsider(self, filter: K) -> None:
-        """What the neighbors are to be told, after the subscribers of one filter changed."""
+        """Brings what is wanted for each neighbor up to date, after the subscribers of one filter have changed."""
         for neighbor, wanted in self._wanted.items():
             if self._eligible(filter, neighbor):
+                # It has become a root among the eligible filters: it takes the place of all wanted ones below it.
                 if filter not in wanted and not self._has_eligible_above(filter, neighbor):
-                    self._touched[neighbor].update(one for one in self.poset.covered(filter) if one in wanted)
+                    self._touched[neighbor].update(below for below in self.poset.covered(filter) if below in wanted)
                     for below in self.poset.covered(filter):
                         wanted.pop(below, None)
                     self._want(filter, neighbor)
             elif filter in wanted:
+                # It was a root among the eligible filters and is eligible no longer: others may be roots now.
                 del wanted[filter]
                 self._touched[neighbor].add(filter)
                 self._uncover(filter, neighbor)
@@ -184,35 +208,40 @@ class Forwarding(Generic[K]):
         self._touched[neighbor].add(filter)
 
     def _uncover(self, filter: K, neighbor: Neighbor) -> None:
-        """Filters below one that is no longer forwarded, which nothing else forwarded covers."""
+        """A filter is no longer wanted for a neighbor. Now the filters below it are wanted, except those that another
+        eligible filter covers."""
         level, visited = list(self.poset.successors(filter)), {filter}
         while level:
-            following: list[K] = []
-            for one in level:
-                if one in visited:
+            level_below: list[K] = []
+            for below in level:
+                if below in visited:
                     continue
-                visited.add(one)
-                if not self._eligible(one, neighbor):
-                    following += self.poset.successors(one)
-                elif not self._has_eligible_above(one, neighbor):
-                    self._want(one, neighbor)
-            level = following
+                visited.add(below)
+                # Past a filter that is not eligible the search goes on. An eligible one covers all below it, so the
+                # search stops there, whether it is wanted itself or lies below another eligible one.
+                if not self._eligible(below, neighbor):
+                    level_below += self.poset.successors(below)
+                elif not self._has_eligible_above(below, neighbor):
+                    self._want(below, neighbor)
+            level = level_below
 
     def flush(self) -> list[tuple[Neighbor, Change[K]]]:
-        """What each neighbor must hear now, by name; none of it a second time."""
-        found = []
+        """What each neighbor must hear now, sorted by neighbor. The caller sends it: it counts as told from now on."""
+        changes = []
         for neighbor in sorted(self._told):
             told, wanted, touched = self._told[neighbor], self._wanted[neighbor], self._touched[neighbor]
-            withdrawn = in_text_order(one for one in touched if one in told and one not in wanted)
-            announced = in_text_order(one for one in touched if one in wanted and one not in told)
+            # A filter that was touched and is back as it was, told and wanted or neither, is in none of the two.
+            withdrawn = in_text_order(filter for filter in touched if filter in told and filter not in wanted)
+            announced = in_text_order(filter for filter in touched if filter in wanted and filter not in told)
             touched.clear()
-            for one in withdrawn:
-                del told[one]
+            for filter in withdrawn:
+                del told[filter]
             told.update(dict.fromkeys(announced))
             if withdrawn or announced:
-                found.append((neighbor, Change(withdrawn, announced)))
-        return found
+                changes.append((neighbor, Change(withdrawn, announced)))
+        return changes
 
 
 def in_text_order(filters: Iterable[K]) -> tuple[K, ...]:
+    """Filters sorted by their texts: the order in which messages list them."""
     return tuple(sorted(filters, key=str))

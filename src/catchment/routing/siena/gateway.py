@@ -1,37 +1,38 @@
-"""A broker that belongs to several units of different architecture, and joins them (SIENA §4.4, Figures 8 and 9).
+"""Hybrid networks: a broker that is in several units of different architectures joins them (SIENA §4.4, Figures 8, 9).
 
-A *unit* is a set of brokers of one architecture. A gateway has a *port* into each of its units, which is an ordinary
-core of that unit, and a *hub*, an ordinary acyclic peer, which has the gateway's own clients. Hub and ports are
-neighbors of one another, over links that never fail and cost nothing:
+A *unit* is a set of brokers of one architecture. A *gateway* is a broker that is in several units. It has a *port* for
+each of its units, which is an ordinary core of that unit, and a *hub*, an ordinary acyclic peer, which has the
+gateway's own clients. Hub and ports are *inner neighbors* of one another, over *inner links* that never fail and cost
+nothing:
 
       unit A ── port A ──┐
       unit B ── port B ──┼── hub ── clients
       unit C ── port C ──┘
 
-So what joins the units is the acyclic algorithm itself, which is right because units form a tree (`sim/hybrid.py`
-checks that): the hub is told by each port what is wanted in its unit, and tells each port the roots of what everybody
-else wants, equation (1); notifications go back along that. Over these inner links go Interest, Advertised and
-notifications alone. What brokers of a unit say of their network, as link states, is never sent to the hub, so it
-cannot leave the unit.
+So the acyclic algorithm itself joins the units. That is right because the units form a tree (the simulator checks it).
+Each port tells the hub what its unit wants. The hub tells each port the roots of what everybody else wants, as equation
+(1) says; notifications go the opposite way. Only Interest, Advertised and notifications cross an inner link. What
+brokers of a unit say about their network, such as link states, never goes to the hub, so it cannot leave the unit.
 
-An inner neighbor, not an inner client: a client is never told what others want, gets back what it publishes, and has
-what it is due held to its last number. The hub, not a link from port to port: three units then need no more than two.
+Why hub and ports are neighbors of one another, and not clients: a client is never told what others want, gets back what
+it publishes itself, and gets nothing that is not newer than the last notification of the same publisher. Why there is a
+hub, and no links from port to port: then three units need no more than two do.
 
-What each kind of port tells the hub is what is wanted in its unit other than by the gateway:
+Each port tells the hub what is wanted in its unit, except by the gateway itself. How depends on the kind of the unit:
 
-acyclic       nothing special: the hub is one neighbor more.
-advertising   likewise, with advertisements. Hub and ports are all of this kind, or none is.
-general       the hub stands where a broker's clients do: what it tells the port is the gateway's record in the unit.
-              What the other brokers that the port reaches want, it holds in a poset, and tells the hub its roots. In
-              the unit, what comes from the hub has the gateway as its origin.
-hierarchical  in a gateway that is the root of the unit, the hub is its master: interest and notifications all come
-              up to it, and it tells nothing. In a gateway that has a master the hub is below: interest goes up to the
-              master, and since nobody tells a broker below what is wanted above, the port asks the hub for everything,
-              as every broker sends everything up.
+acyclic       Nothing special: the hub is one more neighbor.
+advertising   The same, with advertisements. Either hub and ports are all of this kind, or none is.
+general       The hub is in the place of the broker's clients: what it tells the port is the record of the gateway in
+              the unit. The port holds what the other brokers that it reaches want in a poset, and tells the hub the
+              roots. In the unit, a notification from the hub has the gateway as its origin.
+hierarchical  If the gateway is the root of the unit, the hub is its master: all interest and all notifications come up
+              to the hub, which tells the port nothing. If the gateway has a master in the unit, the hub is below the
+              port: its interest goes up to the master. Nobody tells a broker what is wanted above it. So the port asks
+              the hub for everything, as every broker of a hierarchy sends everything up.
 
 messages of neighbors    go to the port of the unit that the neighbor is in.
-clients' messages        go to the hub.
-inner messages           go from hub to port and back, in order, until only actions of the host are left.
+requests of clients      go to the hub.
+inner messages           go from hub to port and back, in order, until only actions for the host are left.
 """
 
 from __future__ import annotations
@@ -39,36 +40,51 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final
 
 from catchment.errors import InputError, RemoteProtocolError, shown
 from catchment.model.filter import Filter
+from catchment.routing.core import Inspection, Work
 from catchment.routing.messages import (
     Action,
+    BrokerMessage,
+    ClientRequest,
     Forward,
-    Interest,
+    Header,
+    HostMessage,
     Interface,
-    Links,
     LinkUp,
-    Message,
     Neighbor,
     Refuse,
     Routed,
     Send,
     Time,
 )
-from catchment.routing.sessions import Sessions
+from catchment.routing.parts.clients import ClientSide
+from catchment.routing.parts.link_states import Links
+from catchment.routing.parts.recall import RecallingMatcher
 from catchment.routing.siena.acyclic import AcyclicCore
 from catchment.routing.siena.advertising import AdvertisingCore
-from catchment.routing.siena.base import SienaCore
 from catchment.routing.siena.forwarding import Forwarding
 from catchment.routing.siena.general import GeneralCore
 from catchment.routing.siena.hierarchical import HierarchicalCore
+from catchment.routing.siena.messages import Advertised, Interest, OriginHeader, Wants, WantsChange
+from catchment.routing.siena.settings import Kind
 
-Kind = Literal["hierarchical", "acyclic", "advertising", "general"]
-KINDS: Final[tuple[Kind, ...]] = ("hierarchical", "acyclic", "advertising", "general")
+# The messages that the brokers of a unit send each other, by the kind of the unit.
+SAID_IN: Final[dict[Kind, tuple[type[BrokerMessage], ...]]] = {
+    "hierarchical": (Interest,),
+    "acyclic": (Interest,),
+    "advertising": (Interest, Advertised),
+    "general": (Links, Wants, WantsChange),
+}
+KINDS: Final[tuple[Kind, ...]] = tuple(SAID_IN)
+HybridMessage = Interest | Advertised | Links | Wants | WantsChange
 
-# Inner neighbors begin with this; no broker's name does.
+# The core of a broker in one unit.
+UnitCore = HierarchicalCore | AcyclicCore | AdvertisingCore | GeneralCore
+
+# The names of inner neighbors begin with this; no broker's name does.
 INNER: Final = "@"
 HUB: Final = Neighbor(INNER)
 EVERYTHING: Final = Filter("true")
@@ -76,7 +92,8 @@ EVERYTHING: Final = Filter("true")
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A unit that a broker is in: its neighbors there, and its master if the unit is hierarchical and it has one."""
+    """A unit that a broker is in: its neighbors there, and its master, if the unit is hierarchical and the broker is
+    not the root."""
 
     unit: str
     kind: Kind
@@ -84,8 +101,8 @@ class Membership:
     master: str | None = None
 
 
-def unit_core(name: str, membership: Membership) -> SienaCore:
-    """A broker of one unit."""
+def unit_core(name: str, membership: Membership) -> UnitCore:
+    """The core of a broker that is in one unit."""
     match membership.kind:
         case "hierarchical":
             return HierarchicalCore(name, membership.master)
@@ -98,40 +115,60 @@ def unit_core(name: str, membership: Membership) -> SienaCore:
 
 
 class GeneralPort(GeneralCore):
-    """A peer of a general unit with the hub in place of clients."""
+    """A peer of a general unit that has the hub in the place of clients."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        # What each broker that can be reached wants; told to the hub.
+        # What the other brokers of the unit want; its roots are told to the hub.
         self.elsewhere: Forwarding[Filter] = Forwarding()
         self.elsewhere.connect(HUB)
+        # The other brokers of the unit that can be reached now: those that `elsewhere` has the wants of.
         self._near: frozenset[str] = frozenset()
 
-    def on_message(self, message: Message, source: Interface, now: Time) -> list[Action]:
+    def on_message(
+        self, message: ClientRequest | HostMessage | HybridMessage, source: Interface, now: Time
+    ) -> list[Action]:
+        if isinstance(message, Interest):
+            self._hub_wants(message)
+            return self._stated(now)
+        # The hub says only Interest to a port that does not advertise.
+        assert not isinstance(message, Advertised)
         actions = super().on_message(message, source, now)
-        told = self.elsewhere.flush()
-        return actions + [Send(HUB, Interest(change.withdrawn, change.announced)) for _, change in told]
+        changes = self.elsewhere.flush()
+        return actions + [Send(HUB, Interest(change.withdrawn, change.announced)) for _, change in changes]
 
-    def _on_neighbor(self, message: Message, source: Neighbor) -> list[Action]:
-        if source == HUB:
-            return SienaCore._on_neighbor(self, message, source)
-        actions = super()._on_neighbor(message, source)
+    def _hub_wants(self, message: Interest) -> None:
+        """Enters what the hub asks for in two places: in `own`, as if a client wanted it, so that it is announced to
+        the unit; and in `remote`, as if a broker with the name of the hub wanted it, so that it is matched."""
+        for filter in message.withdrawn:
+            for gone in self.own.unsubscribe(HUB, filter):
+                self.remote.remove(HUB.name, gone)
+        for filter in message.announced:
+            held, replaced = self.own.subscribe(HUB, filter)
+            for gone in replaced:
+                self.remote.remove(HUB.name, gone)
+            if held is not None:
+                self.remote.add(HUB.name, held)
+
+    def _on_neighbor(self, message: Links | Wants | WantsChange, source: Neighbor, now: Time) -> list[Action]:
+        actions = super()._on_neighbor(message, source, now)
         if isinstance(message, Links):
             self._look_around()
         return actions
 
-    def _on_link_up(self, neighbor: Neighbor, cost: int) -> list[Action]:
-        actions = super()._on_link_up(neighbor, cost)
+    def _on_link_up(self, neighbor: Neighbor, cost: int, now: Time) -> list[Action]:
+        actions = super()._on_link_up(neighbor, cost, now)
         self._look_around()
         return actions
 
-    def _on_link_down(self, neighbor: Neighbor) -> list[Action]:
-        actions = super()._on_link_down(neighbor)
+    def _on_link_down(self, neighbor: Neighbor, now: Time) -> list[Action]:
+        actions = super()._on_link_down(neighbor, now)
         self._look_around()
         return actions
 
     def _look_around(self) -> None:
-        """Brokers come and go, and what they want with them."""
+        """After links have changed: the wants of brokers that are no longer reached go, those of brokers that are
+        reached now come."""
         near = frozenset(self.origins) - {self.name}
         for origin in sorted(self._near - near):
             self.elsewhere.drop(origin)
@@ -145,18 +182,23 @@ class GeneralPort(GeneralCore):
         super()._replace(origin, seq, filters)
         if origin in self._near:
             after = self.wants_of(origin)
-            for filter in [one for one in before if one not in set(after)]:
+            for filter in [filter for filter in before if filter not in set(after)]:
                 self.elsewhere.unsubscribe(origin, filter)
-            for filter in [one for one in after if one not in set(before)]:
+            for filter in [filter for filter in after if filter not in set(before)]:
                 self.elsewhere.subscribe(origin, filter)
 
     def _next(self, origin: str, origins: Sequence[str], source: Interface) -> list[Neighbor]:
-        found = super()._next(origin, origins, source)
-        return [*found, HUB] if HUB.name in origins and source != HUB else found
+        neighbors = super()._next(origin, origins, source)
+        # The hub is in no tree: it gets what it wants directly, unless the notification came from it.
+        return [*neighbors, HUB] if HUB.name in origins and source != HUB else neighbors
+
+    def leftovers(self) -> list[str]:
+        return [*super().leftovers(), *map(str, self.elsewhere.poset)]
 
 
 class Hub(AcyclicCore):
-    """Tells nothing to `untold`: ports of hierarchies, which send everything anyway."""
+    """A hub that tells nothing to the ports in `untold`: those of hierarchies whose root is the gateway. These send it
+    everything anyway."""
 
     def __init__(self, name: str, untold: frozenset[Neighbor]) -> None:
         super().__init__(name)
@@ -166,77 +208,140 @@ class Hub(AcyclicCore):
         return neighbor not in self._untold
 
 
-class GatewayCore:
-    """A broker of several units."""
+class HybridCore:
+    """A broker of a hybrid network. If it is in one unit, it is a core of the kind of that unit; if it is in several,
+    it is a gateway."""
 
     def __init__(self, name: str, memberships: Sequence[Membership]) -> None:
         _check(name, memberships)
         self.name = name
-        self.ports = {one.unit: _port(name, one) for one in memberships}
-        self.hub = _hub(name, memberships)
-        self._port_of = {Neighbor(other): _inner(one.unit) for one in memberships for other in one.neighbors}
-        self._inside: dict[Neighbor, SienaCore] = {_inner(unit): port for unit, port in self.ports.items()}
+        self.is_gateway = len(memberships) > 1
+        make = _port if self.is_gateway else unit_core
+        self.ports: dict[str, UnitCore] = {member.unit: make(name, member) for member in memberships}
+        # Clients are at the hub; without one, at the core of the only unit.
+        self.hub: UnitCore = _hub(name, memberships) if self.is_gateway else self.ports[memberships[0].unit]
+        self._membership_of = {Neighbor(neighbor): member for member in memberships for neighbor in member.neighbors}
+        # Hub and ports by the name that their inner neighbors know them by.
+        self._inside: dict[Neighbor, UnitCore] = {_inner(unit): port for unit, port in self.ports.items()}
         self._inside[HUB] = self.hub
-        # Said inside and not yet heard. What the hub says at the beginning is heard with the first message, since
-        # records are numbered by the time.
+        # Actions of hub and ports, each with who emitted it, that the others have not heard yet. What the hub says at
+        # the beginning waits here for the first message: records are numbered by the time, which is not known before.
         self._unheard: deque[tuple[Neighbor, Action]] = deque()
-        for one in memberships:
-            self._say(HUB, self.hub.on_message(LinkUp(), _inner(one.unit), 0))
-            if one.master is not None:
-                self._say(HUB, self.hub.on_message(Interest(announced=(EVERYTHING,)), _inner(one.unit), 0))
+        if self.is_gateway:
+            self._introduce(memberships)
+
+    def _introduce(self, memberships: Sequence[Membership]) -> None:
+        """Links the hub with the ports. Each port was linked with the hub when it was made."""
+        for member in memberships:
+            self._say(HUB, self.hub.on_message(LinkUp(), _inner(member.unit), 0))
+            # A port that has a master asks the hub for everything, to send it up.
+            if member.master is not None:
+                self._say(HUB, _heard(self.hub, Interest(announced=(EVERYTHING,)), _inner(member.unit), 0))
 
     @property
-    def sessions(self) -> Sessions:
-        return self.hub.sessions
+    def clients(self) -> ClientSide:
+        return self.hub.clients
 
-    @property
-    def interest(self) -> Forwarding[Filter]:
-        return self.hub.interest
-
-    def on_message(self, message: Message, source: Interface, now: Time) -> list[Action]:
-        here = self._listener(source)
-        if here is None:
+    def on_message(
+        self, message: ClientRequest | HostMessage | HybridMessage, source: Interface, now: Time
+    ) -> list[Action]:
+        listener = self._listener(source)
+        if listener is None:
             return [_stranger(self.name, source)]
-        return self._joined(here, self._inside[here].on_message(message, source, now), now)
+        if isinstance(source, Neighbor) and isinstance(message, BrokerMessage):
+            # The wire lets through what any kind of unit says. What this unit does not say is refused here.
+            member = self._membership_of[source]
+            if not isinstance(message, SAID_IN[member.kind]):
+                what = f"sent {type(message).__name__}, which brokers of a unit of kind {member.kind} do not say"
+                return [Refuse(source, RemoteProtocolError(source.name, what))]
+        return self._joined(listener, _heard(self._inside[listener], message, source, now), now)
 
     def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]:
-        here = self._listener(source)
-        if here is None:
+        listener = self._listener(source)
+        if listener is None:
             return [_stranger(self.name, source)]
-        return self._joined(here, self._inside[here].on_notifications(batch, source, now), now)
-
-    def prepare(self) -> None:
-        for one in self._inside.values():
-            one.prepare()
+        if isinstance(source, Neighbor) and self._membership_of[source].kind != "general":
+            # In other units the origin has no meaning (`_outward`): drop it, so that no core reads it.
+            batch = [Routed(routed.notification, Header(routed.header.hops)) for routed in batch]
+        return self._joined(listener, self._inside[listener].on_notifications(batch, source, now), now)
 
     def _listener(self, source: Interface) -> Neighbor | None:
-        return self._port_of.get(source) if isinstance(source, Neighbor) else HUB
+        """Who inside hears what comes from outside: the hub or a port. None if the source is in no unit."""
+        if not isinstance(source, Neighbor):
+            return HUB
+        member = self._membership_of.get(source)
+        return None if member is None else _inner(member.unit)
 
-    def _joined(self, here: Neighbor, actions: Sequence[Action], now: Time) -> list[Action]:
-        """What is left for the host when everything said inside is heard."""
-        found: list[Action] = []
-        self._say(here, actions)
+    def _joined(self, emitter: Neighbor, actions: Sequence[Action], now: Time) -> list[Action]:
+        """Lets hub and ports hear what they say to one another, given the actions of one of them. Returns the actions
+        that are left for the host."""
+        left: list[Action] = []
+        self._say(emitter, actions)
+        # A queue, so that each inner link keeps the order of what is said over it. It ends: hub and ports form a tree.
         while self._unheard:
             speaker, action = self._unheard.popleft()
             match action:
                 case Send(listener, message) if listener in self._inside:
-                    answer = self._inside[listener].on_message(message, speaker, now)
+                    answer = _heard(self._inside[listener], message, speaker, now)
                 case Forward(listener, batch) if listener in self._inside:
                     answer = self._inside[listener].on_notifications(tuple(map(_crossing, batch)), speaker, now)
+                case Forward(neighbor, batch):
+                    left.append(Forward(neighbor, tuple(map(self._outward, batch))))
+                    continue
                 case _:
+                    # Hub and ports never refuse what they hear from one another.
                     assert not (isinstance(action, Refuse) and action.source in self._inside), action
-                    found.append(action)
+                    left.append(action)
                     continue
             self._say(listener, answer)
-        return found
+        return left
 
     def _say(self, speaker: Neighbor, actions: Sequence[Action]) -> None:
         self._unheard.extend((speaker, action) for action in actions)
 
+    def _outward(self, routed: Routed) -> Routed:
+        """A notification as it leaves the broker: with the header of hybrid networks, which is the same for units of
+        every kind."""
+        header = routed.header
+        return (
+            routed
+            if isinstance(header, OriginHeader)
+            else Routed(routed.notification, OriginHeader(header.hops, self.name))
+        )
 
-def hybrid_core(name: str, memberships: Sequence[Membership]) -> SienaCore | GatewayCore:
-    """A broker of a hybrid network: a gateway if it is in several units."""
-    return GatewayCore(name, memberships) if len(memberships) > 1 else unit_core(name, memberships[0])
+    # --- looking in ---
+
+    @property
+    def _parts(self) -> tuple[UnitCore, ...]:
+        """Hub and ports, each once."""
+        return (self.hub, *self.ports.values()) if self.is_gateway else (self.hub,)
+
+    def matchers(self) -> Sequence[RecallingMatcher[Any]]:
+        return tuple(matcher for part in self._parts for matcher in part.matchers())
+
+    def inspect(self) -> Inspection:
+        """The tables of hub and ports, without those for one another: these repeat filters that other tables have."""
+        inspections = [part.inspect() for part in self._parts]
+        tables = [
+            table for inspection in inspections for table in inspection.tables if not table.holder.startswith(INNER)
+        ]
+        works = [inspection.work for inspection in inspections]
+        work = Work(sum(work.matched for work in works), sum(work.compared for work in works))
+        return Inspection(tuple(sorted(tables)), work)
+
+    def leftovers(self) -> list[str]:
+        """What hub and ports keep, without the filter for everything: a port below a master asks for that always."""
+        return [text for part in self._parts for text in part.leftovers() if not text.startswith(str(EVERYTHING))]
+
+
+def _heard(
+    core: UnitCore, message: ClientRequest | HostMessage | HybridMessage | BrokerMessage, source: Interface, now: Time
+) -> list[Action]:
+    """Gives a message to hub or port. It is one that the core knows: hub and ports say only such messages, and
+    `on_message` has checked what neighbors say. The type checker cannot know that."""
+    listener: Any = core
+    actions: list[Action] = listener.on_message(message, source, now)
+    return actions
 
 
 def _inner(unit: str) -> Neighbor:
@@ -244,41 +349,45 @@ def _inner(unit: str) -> Neighbor:
 
 
 def _crossing(routed: Routed) -> Routed:
-    """Without the link inside, and as if published here: a unit knows only its own brokers."""
-    return Routed(routed.notification, "", routed.hops - 1)
+    """A notification as it crosses an inner link: that link does not count as a hop, and there is no origin, as if it
+    was published here. For a unit knows only its own brokers."""
+    return Routed(routed.notification, Header(routed.header.hops - 1))
 
 
-def _port(name: str, membership: Membership) -> SienaCore:
+def _port(name: str, membership: Membership) -> UnitCore:
     if membership.kind == "general":
         return GeneralPort(name)
     port = unit_core(name, membership)
+    # The gateway is the root of its unit: above it is the hub.
     if isinstance(port, HierarchicalCore) and port.master is None:
         port.master = HUB
     port.on_message(LinkUp(), HUB, 0)
     return port
 
 
-def _hub(name: str, memberships: Sequence[Membership]) -> SienaCore:
+def _hub(name: str, memberships: Sequence[Membership]) -> UnitCore:
     if memberships[0].kind == "advertising":
         return AdvertisingCore(name)
-    roots = [one for one in memberships if one.kind == "hierarchical" and one.master is None]
-    return Hub(name, frozenset(_inner(one.unit) for one in roots))
+    roots = [member for member in memberships if member.kind == "hierarchical" and member.master is None]
+    return Hub(name, frozenset(_inner(member.unit) for member in roots))
 
 
 def _check(name: str, memberships: Sequence[Membership]) -> None:
-    if not memberships or len({one.unit for one in memberships}) < len(memberships):
-        raise InputError(f"gateway {shown(name)} is in units of different names, at least one")
-    if len({one.kind == "advertising" for one in memberships}) > 1:
-        raise InputError(f"gateway {shown(name)}: its units are all advertisement-based, or none is")
-    neighbors = [other for one in memberships for other in one.neighbors]
+    if not memberships or len({member.unit for member in memberships}) < len(memberships):
+        raise InputError(f"gateway {shown(name)} needs at least one unit, and its units must have different names")
+    if len({member.kind == "advertising" for member in memberships}) > 1:
+        raise InputError(f"gateway {shown(name)}: either all its units must be advertisement-based, or none")
+    neighbors = [neighbor for member in memberships for neighbor in member.neighbors]
     if len(set(neighbors)) < len(neighbors):
-        raise InputError(f"gateway {shown(name)}: a neighbor is in one of its units")
-    for one in memberships:
-        if one.master is not None and (one.kind != "hierarchical" or one.master not in one.neighbors):
-            raise InputError(f"gateway {shown(name)}: its master in {shown(one.unit)} is a neighbor in that hierarchy")
-    for other in [name, *neighbors]:
-        if other.startswith(INNER):
-            raise InputError(f"broker {shown(other)}: its name does not begin with {INNER}")
+        raise InputError(f"gateway {shown(name)}: a neighbor must be in only one of its units")
+    for member in memberships:
+        master = member.master
+        if master is not None and (member.kind != "hierarchical" or master not in member.neighbors):
+            unit = shown(member.unit)
+            raise InputError(f"gateway {shown(name)}: {unit} must be hierarchical, and its master there a neighbor")
+    for broker in [name, *neighbors]:
+        if broker.startswith(INNER):
+            raise InputError(f"broker {shown(broker)}: the name of a broker does not begin with {INNER}")
 
 
 def _stranger(name: str, source: Interface) -> Refuse:

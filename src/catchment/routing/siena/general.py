@@ -1,214 +1,298 @@
 """Brokers as peers in any network, with cycles and redundant links (SIENA §4.3, §5.2.3).
 
-The text leaves the general architecture to "well-known techniques": here, link states (`link_states.py`). Every broker
-floods two records, the links it has and what its own clients want (the roots of it: covering at the origin), each
-with a number that only grows. So all brokers know the same, and each computes the same shortest-path trees.
+The text leaves the general architecture to "well-known techniques": here, link states (`parts/link_states.py`). Every
+broker, the *origin*, floods two *records*: the links that it has, and what its own clients want. (Of these filters only
+the roots: the origin leaves out a filter that another of its own covers.) Each record has a number that only grows. So
+all brokers have the same records, and each computes the same shortest-path trees.
 
-A notification travels down the tree of the broker it was published at: a broker forwards it to a neighbor that is
-below it in that tree if somebody beyond wants it. Each broker has one place in the tree, so nothing loops or comes
-twice. That is equation (1) with NST taken by origin; reduction by covering *between* origins, which the acyclic
-algorithm does, would be wrong here: two filters of different origins travel different trees, so one cannot stand in
-for the other.
+A notification travels down the tree of the broker it was published at. A broker forwards it to a neighbor below it in
+that tree if a broker in that direction wants it. Each broker has one place in the tree, so no notification goes in a
+circle or comes twice. This is equation (1) with NST taken for each origin. The acyclic algorithm also leaves out
+filters that are covered by a filter of *another* origin. That would be wrong here: two filters of different origins
+travel in different trees, so one cannot stand for the other.
 
-Links             replaces the record if newer, and is flooded on.
-Wants, -Change    likewise; a change that does not follow the record known is the neighbor's mistake.
-own record        heard from others with a greater number: from before a crash, and the clock went back. Ours is
-                  stated anew with one greater.
-LinkUp            both ends give each other all records they have: two networks that were apart become one.
-LinkDown          our links are stated anew. What a broker that is gone wanted is kept, and is not followed until it
-                  is back.
-notifications     what has come before is dropped: by publisher, all that is not newer than the last. While records
-                  spread, brokers may disagree about trees; then that, and a bound on hops, keep copies from going
-                  round. What is lost or late then is lost: best effort, as in §3.9.
+Links             The record replaces an older one of its origin, and is flooded on.
+Wants             The same.
+WantsChange       The same, if it follows the record that is known. If it does not, the neighbor has made a mistake.
+own record        A broker hears a record of its own clients' wants with a number that is not less than its own: the
+                  record is from before a crash, and the clock has gone back since. The broker states its wants again,
+                  with a greater number.
+LinkUp            Both ends give each other all records that they have: two networks that were apart become one.
+LinkDown          The broker states its links again. The wants of a broker that cannot be reached are kept, but nothing
+                  is sent for them until it is back.
+notifications     A notification that is not newer than the last one of its publisher has come before: it is dropped.
+                  While records spread, brokers may disagree about the trees. Then this rule, and a bound on hops, keep
+                  copies from going round. What is lost or late during that time is lost: best effort, as in §3.9.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final, assert_never
 
-from catchment.errors import RemoteProtocolError
+from catchment.errors import CatchmentError, LimitError, RemoteProtocolError
 from catchment.model.filter import Filter
+from catchment.routing.core import Inspection, Work
 from catchment.routing.messages import (
     Action,
+    BrokerMessage,
+    Client,
+    ClientDown,
+    ClientRequest,
+    ClientUp,
     Forward,
+    Header,
+    HostMessage,
     Interface,
-    Links,
-    Message,
+    LinkDown,
+    LinkUp,
     Neighbor,
     Refuse,
     Routed,
     Send,
     Time,
-    Wants,
-    WantsChange,
+    TimerFired,
 )
-from catchment.routing.newest import Newest
-from catchment.routing.siena.base import REMOTE_FILTERS_MAX, SienaCore, check_limit
-from catchment.routing.siena.forwarding import Change
-from catchment.routing.siena.link_states import LinkStates, following
+from catchment.routing.parts.clients import ClientSide
+from catchment.routing.parts.link_states import Links, LinkStates, following
+from catchment.routing.parts.newest import Newest
+from catchment.routing.parts.recall import RecallingMatcher
+from catchment.routing.parts.remote import RemoteFilters, check_limit
+from catchment.routing.siena.client_interest import ClientInterest
+from catchment.routing.siena.forwarding import Change, Forwarding
+from catchment.routing.siena.messages import OriginHeader, Wants, WantsChange
 
-# Told of everything that local clients want: stands for the flood.
-EVERYBODY: Final = Neighbor("*")
-# Links that a notification may travel: longer than any shortest path of a network this size of broker serves.
+# Links that a notification may cross: more than the longest shortest path in a network that such brokers serve.
 HOPS_MAX: Final = 255
-# Brokers of one network, those that are gone among them: each has records here, and a tree of all.
+# Brokers of one network, including those that are gone: this broker keeps the records of each, and a tree for each.
 BROKERS_MAX: Final = 10_000
-# Publishers whose last number is kept, the longest silent forgotten first.
+# Publishers whose last number is kept. The publisher that has been silent longest is forgotten first.
 PUBLISHERS_MAX: Final = 100_000
 
+GeneralMessage = Links | Wants | WantsChange
 
-class GeneralCore(SienaCore):
+
+class GeneralCore:
     """A peer in any network."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.interest.connect(EVERYBODY)
-        self._links = LinkStates(name)
+        self.name = name
+        self.clients = ClientSide()
+        # What our own clients want. All other brokers are told the same filters, its roots. So for `own` all of them
+        # together are one neighbor, which has the name of this broker.
+        self.own: Forwarding[Filter] = Forwarding()
+        self._others = Neighbor(name)
+        self.own.connect(self._others)
+        self._client_wants = ClientInterest(self.clients, self.own)
+        # What the clients of the other brokers want, by broker.
+        self.remote = RemoteFilters()
+        self.links = LinkStates(name)
+        # The number of the last known record of wants, by origin.
         self._wants_seq: dict[str, int] = {name: 0}
-        self._wants: dict[str, dict[Filter, int]] = {name: {}}
-        self._now: Time = 0
         self._newest = Newest(PUBLISHERS_MAX)
-
-    def on_message(self, message: Message, source: Interface, now: Time) -> list[Action]:
-        self._now = now
-        if not self._wants_seq[self.name]:
-            self._wants_seq[self.name] = self._after(0)
-        return super().on_message(message, source, now)
-
-    def _after(self, seq: int) -> int:
-        return following(seq, self._now)
+        self._matched = 0
 
     # --- what is known ---
 
     @property
     def origins(self) -> tuple[str, ...]:
-        """The brokers that can be reached, this one among them."""
-        return self._links.reached
-
-    @property
-    def link_states(self) -> LinkStates:
-        return self._links
+        """The names of the brokers that can be reached from this one. This broker is one of them."""
+        return self.links.reached
 
     def wants_of(self, origin: str) -> tuple[Filter, ...]:
-        return self.interest.told_to(EVERYBODY) if origin == self.name else tuple(self._wants.get(origin, ()))
+        """The filters in the record of wants of an origin."""
+        return self.own.told_to(self._others) if origin == self.name else tuple(self.remote.of(origin))
 
     def _hops_from(self, origin: str) -> dict[str, str]:
-        return self._links.hops_from(origin)
+        return self.links.hops_from(origin)
+
+    # --- messages ---
+
+    def on_message(
+        self, message: ClientRequest | HostMessage | GeneralMessage, source: Interface, now: Time
+    ) -> list[Action]:
+        # The first message tells the time: from now on our record has a number above those from before a crash.
+        if not self._wants_seq[self.name]:
+            self._wants_seq[self.name] = self._after(0, now)
+        if isinstance(message, ClientRequest):
+            assert isinstance(source, Client)
+            try:
+                due = self._client_wants.request(message, source)
+            except CatchmentError as problem:
+                return [Refuse(source, problem)]
+            return due + self._stated(now)
+        match message:
+            case ClientUp():
+                assert isinstance(source, Client)
+                self.clients.client_up(source, message)
+                return []
+            case ClientDown():
+                assert isinstance(source, Client)
+                self._client_wants.client_down(source)
+                return self._stated(now)
+            case LinkUp():
+                assert isinstance(source, Neighbor)
+                return self._on_link_up(source, message.cost, now)
+            case LinkDown():
+                assert isinstance(source, Neighbor)
+                return self._on_link_down(source, now)
+            case TimerFired():
+                return []
+            case _:
+                assert isinstance(source, Neighbor)
+                return self._on_neighbor(message, source, now)
+
+    def _after(self, seq: int, now: Time) -> int:
+        return following(seq, now)
 
     # --- links ---
 
-    def _on_link_up(self, neighbor: Neighbor, cost: int) -> list[Action]:
-        wants = [Send(neighbor, self._whole_wants(one)) for one in sorted(self._wants_seq)]
-        return self._links.up(neighbor, cost, self._now) + wants
+    def _on_link_up(self, neighbor: Neighbor, cost: int, now: Time) -> list[Action]:
+        wants = [Send(neighbor, self._whole_wants(origin)) for origin in sorted(self._wants_seq)]
+        return self.links.up(neighbor, cost, now) + wants
 
-    def _on_link_down(self, neighbor: Neighbor) -> list[Action]:
-        return self._links.down(neighbor, self._now)
+    def _on_link_down(self, neighbor: Neighbor, now: Time) -> list[Action]:
+        return self.links.down(neighbor, now)
 
-    def _flooded(self, message: Message, source: Neighbor | None = None) -> list[Action]:
-        return self._links.flooded(message, source)
+    def _flooded(self, message: BrokerMessage, source: Neighbor | None = None) -> list[Action]:
+        return self.links.flooded(message, source)
 
-    # --- what clients want ---
+    # --- the wants of our own clients ---
 
-    def _flushed(self) -> list[Action]:
-        return [action for _, change in self.interest.flush() for action in self._stated(change)]
+    def _stated(self, now: Time) -> list[Action]:
+        """Floods what has changed in the wants of our own clients."""
+        return [action for _, change in self.own.flush() for action in self._state(change, now)]
 
-    def _stated(self, change: Change[Filter]) -> list[Action]:
+    def _state(self, change: Change[Filter], now: Time) -> list[Action]:
+        # With the number of the record that it changes: a broker that does not have that record must not apply it.
         before = self._wants_seq[self.name]
-        seq = self._wants_seq[self.name] = self._after(before)
+        seq = self._wants_seq[self.name] = self._after(before, now)
         return self._flooded(WantsChange(self.name, seq, before, change.withdrawn, change.announced))
 
     def _whole_wants(self, origin: str) -> Wants:
         return Wants(origin, self._wants_seq[origin], tuple(sorted(self.wants_of(origin), key=str)))
 
-    # --- records of others ---
+    # --- records of other brokers ---
 
-    def _check_room(self, message: Message, source: Neighbor) -> None:
-        match message:
-            case Links() if message.origin not in self._links.records:
-                check_limit("BROKERS_MAX", BROKERS_MAX, len(self._links.records) + 1)
-            case Wants() | WantsChange():
-                known = self._wants.get(message.origin)
-                if known is None:
-                    check_limit("BROKERS_MAX", BROKERS_MAX, len(self._wants) + 1)
-                others = len(self._remote) - (len(known or ()) if isinstance(message, Wants) else 0)
-                more = message.filters if isinstance(message, Wants) else message.announced
-                check_limit("REMOTE_FILTERS_MAX", REMOTE_FILTERS_MAX, others + len(more))
-            case _:
-                super()._check_room(message, source)
-
-    def _on_neighbor(self, message: Message, source: Neighbor) -> list[Action]:
+    def _on_neighbor(self, message: GeneralMessage, source: Neighbor, now: Time) -> list[Action]:
+        try:
+            self._check_room(message)
+        except LimitError as problem:
+            return [Refuse(source, problem)]
         match message:
             case Links():
-                return self._links.heard(message, source, self._now)
-            case Wants() if message.origin == self.name:
-                return self._outbid(message)
+                return self.links.heard(message, source, now)
             case Wants():
-                if self._wants_seq.get(message.origin, -1) >= message.seq:
-                    return []
-                self._replace(message.origin, message.seq, message.filters)
-                return self._flooded(message, source)
+                return self._on_wants(message, source, now)
             case WantsChange():
                 return self._on_change(message, source)
             case _:
-                return [Refuse(source, RemoteProtocolError(source.name, f"sent {type(message).__name__}"))]
+                assert_never(message)
 
-    def _outbid(self, message: Wants) -> list[Action]:
-        """Our own wants as others know them: from before a crash, if they are newer than ours."""
+    def _check_room(self, message: GeneralMessage) -> None:
+        """LimitError if there is no room for what a neighbor states."""
+        match message:
+            case Links():
+                if message.origin not in self.links.records:
+                    check_limit("BROKERS_MAX", BROKERS_MAX, len(self.links.records) + 1)
+                return
+            case Wants():
+                more = len(message.filters) - len(self.remote.of(message.origin))
+            case WantsChange():
+                more = len(message.announced)
+        if message.origin not in self._wants_seq:
+            check_limit("BROKERS_MAX", BROKERS_MAX, len(self._wants_seq) + 1)
+        self.remote.check_room(more)
+
+    def _on_wants(self, message: Wants, source: Neighbor, now: Time) -> list[Action]:
+        if message.origin == self.name:
+            return self._outbid(message, now)
+        # Flooding ends here: each broker passes a record on only when it is new to it.
+        if self._wants_seq.get(message.origin, -1) >= message.seq:
+            return []
+        self._replace(message.origin, message.seq, message.filters)
+        return self._flooded(message, source)
+
+    def _outbid(self, message: Wants, now: Time) -> list[Action]:
+        """A neighbor has sent a record of our own wants. If it is from before a crash and would beat ours, states ours
+        again with a greater number."""
         mine = self._whole_wants(self.name)
         if message.seq < mine.seq or message == mine:
             return []
-        self._wants_seq[self.name] = self._after(message.seq)
+        self._wants_seq[self.name] = self._after(message.seq, now)
         return self._flooded(self._whole_wants(self.name))
 
     def _on_change(self, message: WantsChange, source: Neighbor) -> list[Action]:
         known = self._wants_seq.get(message.origin, 0)
         if message.seq <= known or message.origin == self.name:
             return []
+        # A link keeps order, and a neighbor floods each record before the changes that follow it. So a gap is the
+        # neighbor's mistake.
         if message.after != known:
             what = f"told a change of {message.origin} after {message.after}, known is {known}"
             return [Refuse(source, RemoteProtocolError(source.name, what))]
-        wants = self._wants.get(message.origin, {})
         gone = set(message.withdrawn)
-        kept = [one for one in wants if one not in gone]
+        kept = [filter for filter in self.remote.of(message.origin) if filter not in gone]
         self._replace(message.origin, message.seq, (*kept, *message.announced))
         return self._flooded(message, source)
 
     def _replace(self, origin: str, seq: int, filters: Sequence[Filter]) -> None:
-        before, after = self._wants.setdefault(origin, {}), dict.fromkeys(filters)
-        for one in [one for one in before if one not in after]:
-            self._remote.remove(before.pop(one))
-        for one in after:
-            if one not in before:
-                before[one] = self._remote_next
-                self._remote.add(self._remote_next, one, group=origin)
-                self._remote_next += 1
+        """From now on, these are the wants of an origin."""
+        self.remote.replace(origin, filters)
         self._wants_seq[origin] = seq
 
     # --- notifications ---
 
     def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]:
-        fresh = [one for one in batch if one.hops <= HOPS_MAX and self._newest.is_new(one.notification)]
-        notifications = [one.notification for one in fresh]
-        actions = self.sessions.due(notifications, now)
+        is_new = self._newest.is_new
+        # `is_new` also remembers: it is asked once for each notification.
+        fresh = [routed for routed in batch if routed.header.hops <= HOPS_MAX and is_new(routed.notification)]
+        self._matched += len(fresh)
+        notifications = [routed.notification for routed in fresh]
+        actions = self.clients.due(notifications, now)
         outgoing: dict[Neighbor, list[Routed]] = {}
-        # Most of a batch is from one origin and for the same.
-        ways: dict[tuple[str, tuple[str, ...]], list[list[Routed]]] = {}
-        for routed, origins in zip(fresh, self._remote.found(notifications), strict=True):
+        # The trick: most notifications of a batch have the same header and are wanted by the same origins, so they go
+        # the same way. A way is computed once for each header and set of origins: the header that they get, and the
+        # outgoing batches that they are appended to.
+        ways: dict[tuple[Header, tuple[str, ...]], tuple[OriginHeader, list[list[Routed]]]] = {}
+        for routed, origins in zip(fresh, self.remote.wanting(notifications), strict=True):
             if not origins:
                 continue
-            way = ways.get((routed.origin, origins))
+            way = ways.get((routed.header, origins))
             if way is None:
-                neighbors = self._next(routed.origin or self.name, origins, source)
-                way = ways[routed.origin, origins] = [outgoing.setdefault(one, []) for one in neighbors]
-            if way:
-                onward = self._onward(routed)
-                for batch_out in way:
-                    batch_out.append(onward)
-        return actions + [Forward(one, tuple(outgoing[one])) for one in sorted(outgoing)]
+                header = self._onward(routed.header)
+                neighbors = self._next(header.origin, origins, source)
+                way = header, [outgoing.setdefault(neighbor, []) for neighbor in neighbors]
+                ways[routed.header, origins] = way
+            header, batches = way
+            if batches:
+                further = Routed(routed.notification, header)
+                for batch_out in batches:
+                    batch_out.append(further)
+        return actions + [Forward(neighbor, tuple(outgoing[neighbor])) for neighbor in sorted(outgoing)]
+
+    def _onward(self, header: Header) -> OriginHeader:
+        """The header that a notification gets for the next link. If it has no origin yet, it was published here."""
+        return OriginHeader(header.hops + 1, header.origin if isinstance(header, OriginHeader) else self.name)
 
     def _next(self, origin: str, origins: Sequence[str], source: Interface) -> list[Neighbor]:
-        """The neighbors that a notification from an origin goes to, if these origins want it."""
+        """The neighbors that a notification published at `origin` goes to, if the brokers in `origins` want it."""
         hops = self._hops_from(origin)
-        found = map(Neighbor, sorted({hops[one] for one in origins if one in hops}))
-        return [one for one in found if one in self._links.costs]
+        neighbors = map(Neighbor, sorted({hops[broker] for broker in origins if broker in hops}))
+        return [neighbor for neighbor in neighbors if neighbor in self.links.costs]
+
+    # --- looking in ---
+
+    def matchers(self) -> Sequence[RecallingMatcher[Any]]:
+        return self.clients.matcher, self.remote.matcher
+
+    def inspect(self) -> Inspection:
+        work = Work(self._matched, self.own.poset.compared)
+        tables = (*self.clients.tables(), *self.remote.tables())
+        return Inspection(tables, work, self.links.known_brokers())
+
+    def leftovers(self) -> list[str]:
+        # The wants of a broker that cannot be reached do not count: they are kept until it is back.
+        reached = [origin for origin in self.origins if origin != self.name]
+        remote = [f"{filter} of {origin}" for origin in reached for filter in self.remote.of(origin)]
+        return [*self.clients.leftovers(), *map(str, self.own.poset), *remote]

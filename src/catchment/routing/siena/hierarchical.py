@@ -8,16 +8,20 @@ master is the root.
 from __future__ import annotations
 
 from catchment.model.filter import Filter
-from catchment.routing.messages import Interface, Neighbor
-from catchment.routing.siena.base import SienaCore
+from catchment.routing.messages import Action, Interface, Neighbor, Time
+from catchment.routing.siena.hop_by_hop import HopByHopCore
+from catchment.routing.siena.messages import Interest
 
 
-class HierarchicalCore(SienaCore):
+class HierarchicalCore(HopByHopCore[Interest]):
     """A broker with at most one master; all its other neighbors are below it."""
 
     def __init__(self, name: str, master: str | None = None) -> None:
         super().__init__(name)
         self.master = None if master is None else Neighbor(master)
+
+    def _on_neighbor(self, message: Interest, source: Neighbor, now: Time) -> list[Action]:
+        return self._on_interest(message, source, now)
 
     def _may_tell(self, filter: Filter, neighbor: Neighbor) -> bool:
         return neighbor == self.master

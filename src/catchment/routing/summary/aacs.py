@@ -1,12 +1,14 @@
-"""AACS: what subscriptions say of one arithmetic attribute (summaries text §3.1).
+"""AACS: what subscriptions ask of one arithmetic attribute (summaries text §3.1).
 
-Rows are sub-ranges that do not overlap, each with the ids of the subscriptions that some value in it satisfies. One
-that holds a single value is an equality row; the others are the text's first array. Ranges are of keys (`values.py`):
-of numbers the keys of floats, ints taken at the nearest; of times and booleans their own.
+An AACS is a list of rows. Each row is a sub-range of values with the ids of the subscriptions that some value in it
+satisfies; rows do not overlap. A row of a single value is an *equality row*; the others are the text's first array. The
+ranges are ranges of *keys* (`model/values.py`), which are integers: numbers have the keys of floats (an int has that of
+the nearest float), times and booleans have their own keys.
 
-Where ranges overlap, rows are cut at their ends, so that each id stands with just its values: the text leaves a value
-that lies in a sub-range there, which loses where it was. Past `rows_max` rows the ends are rounded outward to some of
-them, evenly chosen. So a summary may say more than was asked for, and never less.
+Where ranges of two subscriptions overlap, rows are cut at their ends, so that each id is in the rows of its own values
+only. (The text instead puts an equality that lies in a sub-range into the row of that sub-range, and so forgets which
+value it was.) If there would be more than `rows_max` rows, the ends are rounded outward to some of the ends, chosen
+evenly. So a summary may say more than was asked for, but never less.
 """
 
 from __future__ import annotations
@@ -24,35 +26,38 @@ from catchment.model.witness import EXACT_MAX
 
 Id = TypeVar("Id")
 Keys = tuple[tuple[int, int], ...]  # from, up to and not including
-# Rows of one attribute: each is sent to other brokers, with its ids.
+# Rows of one attribute: each is sent to other brokers with its ids.
 AACS_ROWS_MAX: Final = 1_024
 
 NUMBER, TIME, BOOL = "number", "time", "bool"
 _BOUNDS: Final = {NUMBER: KEY_BOUNDS[Type.FLOAT], TIME: KEY_BOUNDS[Type.TIME], BOOL: KEY_BOUNDS[Type.BOOL]}
-# Bytes of a value of each kind: `sst` of the text's table 1.
+# The bytes of a value of each kind: `sst` of the text's table 1.
 VALUE_BYTES: Final = {NUMBER: 8, TIME: 8, BOOL: 1}
 
 
 def arithmetic_keys(values: Values) -> dict[str, Keys]:
-    """What a set of values holds of each arithmetic kind, as ranges of keys."""
+    """The values of a set as ranges of keys, by arithmetic kind; without kinds that it has no values of."""
     ints, floats, bools, times = values.keys
-    whole = [(_int_key(low), None if high is None else _int_key(high - 1) + 1) for low, high in ints]
-    found = {NUMBER: union([*floats, *whole]), TIME: times, BOOL: bools}
+    int_ranges = [(_int_key(low), None if high is None else _int_key(high - 1) + 1) for low, high in ints]
+    ranges_by_kind = {NUMBER: union([*floats, *int_ranges]), TIME: times, BOOL: bools}
     return {
         kind: tuple((low, _BOUNDS[kind][1] + 1 if high is None else high) for low, high in ranges)
-        for kind, ranges in found.items()
+        for kind, ranges in ranges_by_kind.items()
         if ranges
     }
 
 
 def _int_key(value: int) -> int:
+    """The key of the float nearest to an int."""
     return float_key(float(value))
 
 
 def is_untyped(values: Values) -> bool:
-    """Whether of the numbers in its ranges it holds ints and floats alike, as their keys, which do not tell them apart,
-    say. Past EXACT_MAX that is not looked at."""
+    """Whether a set has ints and floats alike: exactly the ints that lie in its ranges of floats. Then ranges of keys,
+    which do not tell ints from floats, say the same as the set. Answers no if an end is past EXACT_MAX, from where on
+    floats do not tell all ints apart."""
     ints, floats = values.keys[:2]
+    # The ints that lie in the ranges of floats.
     between = []
     for low, high in floats:
         first, last = float_from_key(low), float_from_key(_BOUNDS[NUMBER][1] if high is None else high - 1)
@@ -75,7 +80,7 @@ def arithmetic_key(value: Value) -> tuple[str, int]:
 
 
 class Row(NamedTuple, Generic[Id]):
-    """Keys from `low` up to and not including `high`, and whom they satisfy."""
+    """Keys from `low` up to and not including `high`, with the ids of the subscriptions that they satisfy."""
 
     low: int
     high: int
@@ -88,54 +93,58 @@ class Row(NamedTuple, Generic[Id]):
 
 @dataclass(frozen=True, slots=True)
 class Aacs(Generic[Id]):
-    """The rows, rising. `is_exact` says that no id stands with a value that it does not ask for."""
+    """The rows in rising order. `is_exact` says that no id is in a row with values that its subscription does not ask
+    for."""
 
     rows: tuple[Row[Id], ...] = ()
     is_exact: bool = True
 
     @classmethod
     def of(cls, asked: Iterable[tuple[Id, Keys]], rows_max: int = AACS_ROWS_MAX) -> Aacs[Id]:
-        """Of what each subscription asks for."""
+        """Makes an AACS from the ranges that each subscription asks for."""
         ranges = [(low, high, id) for id, keys in asked for low, high in keys]
         ends = sorted({end for low, high, _ in ranges for end in (low, high)})
         is_exact = len(ends) <= rows_max + 1
         if not is_exact:
-            # So many cuts leave so many rows between them.
+            # Between rows_max + 1 ends there are rows_max rows.
             ends = [ends[i * (len(ends) - 1) // rows_max] for i in range(rows_max + 1)]
         return cls(_swept(ranges, ends), is_exact)
 
     def match(self, key: int) -> frozenset[Id]:
-        """Check_for_a_value_match (type arithmetic): the ids of the row that holds a key."""
+        """The ids of the row that has a key: the text's Check_for_a_value_match (type arithmetic)."""
         at = bisect_right(self.rows, key, key=lambda row: row.low) - 1
         return self.rows[at].ids if at >= 0 and key < self.rows[at].high else frozenset()
 
     def merged(self, other: Aacs[Id], rows_max: int = AACS_ROWS_MAX) -> Aacs[Id]:
-        """What both say (§4.1)."""
+        """What both AACS say together (§4.1)."""
         ranges = [((row.low, row.high), id) for row in (*self.rows, *other.rows) for id in row.ids]
-        found = Aacs.of(((id, (keys,)) for keys, id in ranges), rows_max)
-        return Aacs(found.rows, found.is_exact and self.is_exact and other.is_exact)
+        together = Aacs.of(((id, (keys,)) for keys, id in ranges), rows_max)
+        return Aacs(together.rows, together.is_exact and self.is_exact and other.is_exact)
 
     def kept(self, wanted: Callable[[Id], bool]) -> Aacs[Id]:
-        """Only some ids."""
+        """The same with only the ids that are wanted."""
         rows = (Row(row.low, row.high, frozenset(filter(wanted, row.ids))) for row in self.rows)
         return Aacs(tuple(row for row in rows if row.ids), self.is_exact)
 
     def size_bytes(self, value_bytes: int, id_bytes: int) -> int:
-        """Equation (1): two values a sub-range, one an equality, and the ids of all rows."""
+        """Equation (1): two values for each sub-range, one for each equality, and the ids of all rows."""
         return sum((1 if row.is_equality else 2) * value_bytes + len(row.ids) * id_bytes for row in self.rows)
 
 
 def _swept(ranges: Iterable[tuple[int, int, Id]], ends: Sequence[int]) -> tuple[Row[Id], ...]:
-    """Rows between ends, those with nobody left out and those with the same ids joined."""
+    """The rows between the ends: without rows that have no ids, and with rows joined that touch and have the same ids.
+    A range whose ends are not among `ends` is rounded outward."""
     comes: dict[int, list[Id]] = {}
     goes: dict[int, list[Id]] = {}
     for low, high, id in ranges:
+        # The places, among the ends, of the last end that is not above `low` and of the first that is not below `high`.
         first = bisect_right(ends, low) - 1
         last = max(bisect_right(ends, high - 1), first + 1)
         comes.setdefault(first, []).append(id)
         goes.setdefault(last, []).append(id)
     rows: list[Row[Id]] = []
-    count: dict[Id, int] = {}  # an id may have several ranges, and rounding may make them overlap
+    # How many ranges of each id are open: an id may have several, and rounding may make them overlap.
+    count: dict[Id, int] = {}
     ids: frozenset[Id] = frozenset()
     for place in range(len(ends) - 1):
         if place in comes or place in goes:

@@ -1,8 +1,8 @@
-"""Subscription ids of the summaries text (§3.2): broker, number there, and which attributes the subscription names.
+"""Subscription ids of the summaries text (§3.2): the broker (c1), a number there (c2), and the attributes named (c3).
 
-The third part, c3, is what lets Algorithm 1 see whether all that a subscription asks for was satisfied: it counts
-attributes, not constraints. The text fixes the attributes of the system beforehand; here a schema may grow, so c3 is a
-bit set of any length and a bit keeps its meaning for ever.
+By c3, Algorithm 1 sees whether a notification satisfies all that a subscription asks for: it counts attributes, not
+constraints. The text fixes the attributes of the system beforehand. Here a *schema*, the list of attributes, may grow.
+So c3 is a bit set of any length, and a bit never changes its meaning.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final
 
 from catchment.errors import LimitError
 
-# A bit of each id stands for an attribute.
+# Attributes of a schema: each id has a bit for each of them.
 SCHEMA_ATTRIBUTES_MAX: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SubscriptionId:
-    """c1, c2 and c3. Attribute i of the schema, counted from 0, is bit i of `attributes`."""
+    """c1, c2 and c3 of the text. Bit i of `attributes` is for attribute i of the schema, counted from 0."""
 
     broker: int
     number: int
@@ -37,7 +37,7 @@ class SubscriptionId:
 
 @dataclass(frozen=True, slots=True)
 class IdSizes:
-    """The bits of each part."""
+    """How many bits each part of an id takes."""
 
     broker: int
     number: int
@@ -45,12 +45,12 @@ class IdSizes:
 
     @property
     def bytes(self) -> int:
-        """What an id takes: `sid` of the text's table 1."""
+        """How many bytes an id takes: `sid` of the text's table 1."""
         return (self.broker + self.number + self.attributes + 7) // 8
 
 
 def id_sizes(brokers: int, subscriptions: int, attributes: int) -> IdSizes:
-    """As the text sizes them: logarithms rounded up, and one bit for each attribute."""
+    """The sizes that the text uses: the logarithms of the counts, rounded up, and one bit for each attribute."""
     return IdSizes((brokers - 1).bit_length(), (subscriptions - 1).bit_length(), attributes)
 
 
@@ -66,14 +66,14 @@ class Schema:
         return len(self._places)
 
     def place(self, name: str) -> int:
-        """The place of an attribute, which it gets if it is new."""
+        """The place of an attribute. A new attribute gets the next place."""
         if name not in self._places and len(self._places) >= SCHEMA_ATTRIBUTES_MAX:
             raise LimitError("SCHEMA_ATTRIBUTES_MAX", SCHEMA_ATTRIBUTES_MAX, f"{len(self._places) + 1:,} attributes")
         return self._places.setdefault(name, len(self._places))
 
     def bits(self, names: Iterable[str]) -> int:
-        """The bit set of some attributes."""
-        found = 0
+        """The bit set of these attributes."""
+        bits = 0
         for name in names:
-            found |= 1 << self.place(name)
-        return found
+            bits |= 1 << self.place(name)
+        return bits

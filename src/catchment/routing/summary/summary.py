@@ -1,13 +1,14 @@
-"""The summary of a broker's subscriptions: an AACS or SACS for each attribute, and matching by them (§3 of the text).
+"""The summary of a broker's subscriptions: an AACS or a SACS for each attribute, and matching by them (§3 of the text).
 
-A subscription is dissolved into what it says of each attribute. A notification is matched (Algorithm 1) by collecting,
-attribute by attribute, the ids whose constraint its value satisfies; an id that was collected as often as it names
-attributes is a match. Since a summary may hold wider constraints than were asked for, it may report a subscription that
-does not match, and never leaves out one that does. The broker that owns it decides.
+A subscription is *dissolved*: taken apart into what it asks of each attribute. To match a notification (Algorithm 1),
+the summary collects, attribute by attribute, the ids of the subscriptions whose constraint the value satisfies. An id
+that is collected as often as it names attributes is a match. A summary may have wider constraints than subscriptions
+asked for. So it may report a subscription that does not match, but it never leaves out one that does. The broker that
+has the subscription decides.
 
-What has no place in a summary is widened before: of a filter with alternatives, the least conjunction around them; of a
-set of strings that is no pattern, a pattern that holds it; an attribute that may be absent is left out. A subscription
-that then names no attribute matches everything.
+What a summary cannot express is widened before. A filter with alternatives becomes the least conjunction that covers
+them. A set of strings that is no pattern becomes a pattern that covers it. An attribute that may be absent is left out.
+A subscription that then names no attribute matches everything.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ _SacsOf = dict[str, Sacs[SubscriptionId]]
 
 @dataclass(frozen=True, slots=True)
 class Dissolved:
-    """A filter by attribute: ranges of keys of each kind, and patterns. `is_exact` says that together they say no more
-    than the filter."""
+    """A filter, taken apart by attribute: ranges of keys, by attribute and kind; and patterns of strings, by attribute.
+    `is_exact` says that together they match no more than the filter."""
 
     keys: dict[tuple[str, str], Keys]
     patterns: dict[str, tuple[Pattern, ...]]
@@ -55,7 +56,7 @@ class Dissolved:
 
 
 def dissolved(boxes: Iterable[Box]) -> Dissolved:
-    """What the boxes of a filter, of which there is one at least, say of each attribute."""
+    """Takes a filter apart, given as its boxes. There must be at least one box."""
     listed = list(boxes)
     box = reduce(Box.hull, listed)
     is_exact = len(listed) == 1
@@ -69,14 +70,15 @@ def dissolved(boxes: Iterable[Box]) -> Dissolved:
             keys[name, kind] = ranges
         is_exact &= is_untyped(values)
         if values.strings:
-            patterns[name], exact = patterns_of(values.strings)
-            is_exact &= exact
+            patterns[name], is_name_exact = patterns_of(values.strings)
+            is_exact &= is_name_exact
     return Dissolved(keys, patterns, is_exact)
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Of one broker, or of several merged. `everything` are ids that name no attribute."""
+    """The summary of one broker's subscriptions, or of those of several brokers, merged. `everything` has the ids of
+    the subscriptions that name no attribute."""
 
     schema: Schema
     arithmetic: _AacsOf = field(default_factory=dict)
@@ -86,36 +88,39 @@ class Summary:
 
     @classmethod
     def of(cls, broker: int, filters: Mapping[int, Filter], schema: Schema, rows_max: int = ROWS_MAX) -> Summary:
-        """The summary of a broker's subscriptions by number. New attributes get their place in the schema."""
+        """The summary of a broker's subscriptions, given by number. New attributes get a place in the schema."""
         keys: dict[tuple[str, str], list[tuple[SubscriptionId, Keys]]] = {}
         patterns: dict[str, list[tuple[SubscriptionId, tuple[Pattern, ...]]]] = {}
         everything, is_exact = [], True
         for number, filter in filters.items():
             if filter.is_empty:
                 continue
-            found = dissolved(filter.boxes)
-            id = SubscriptionId(broker, number, schema.bits(sorted(found.names)))
-            is_exact &= found.is_exact
+            parts = dissolved(filter.boxes)
+            # Sorted: the place of a new attribute must not depend on the order of a set.
+            id = SubscriptionId(broker, number, schema.bits(sorted(parts.names)))
+            is_exact &= parts.is_exact
             if not id.attributes:
                 everything.append(id)
-            for where, ranges in found.keys.items():
-                keys.setdefault(where, []).append((id, ranges))
-            for name, some in found.patterns.items():
-                patterns.setdefault(name, []).append((id, some))
-        arithmetic = {where: Aacs.of(asked, rows_max) for where, asked in keys.items()}
+            for name_and_kind, ranges in parts.keys.items():
+                keys.setdefault(name_and_kind, []).append((id, ranges))
+            for name, name_patterns in parts.patterns.items():
+                patterns.setdefault(name, []).append((id, name_patterns))
+        arithmetic = {name_and_kind: Aacs.of(asked, rows_max) for name_and_kind, asked in keys.items()}
         strings = {name: Sacs.of(asked, rows_max) for name, asked in patterns.items()}
         return cls(schema, arithmetic, strings, frozenset(everything), is_exact and _all_exact(arithmetic, strings))
 
     # --- Algorithm 1 ---
 
     def matches(self, notification: Matchable) -> list[SubscriptionId]:
-        """The ids that a notification may match, sorted: all that it does, and where rows are wide some more."""
+        """The ids of the subscriptions that a notification may match, sorted: all that it does match, and, where rows
+        are wide, perhaps some more."""
         values = notification.matched if isinstance(notification, Notification) else notification
         counters = Counter(id for name, value in values.items() for id in self.satisfied(name, value))
         return sorted([*self.everything, *(id for id, count in counters.items() if count == id.count)])
 
     def satisfied(self, name: str, value: Value) -> frozenset[SubscriptionId]:
-        """Step 1 for one attribute: the ids whose constraint on it the value satisfies."""
+        """Step 1 of Algorithm 1 for one attribute: the ids of the subscriptions whose constraint the value
+        satisfies."""
         if isinstance(value, str):
             strings = self.strings.get(name)
             return strings.match(value) if strings else frozenset()
@@ -126,27 +131,33 @@ class Summary:
     # --- several ---
 
     def merged(self, other: Summary, rows_max: int = ROWS_MAX) -> Summary:
-        """What both hold (§4.1); they must share their schema."""
+        """What both summaries say together (§4.1). They must have the same schema."""
         assert self.schema is other.schema
         arithmetic, strings = dict(self.arithmetic), dict(self.strings)
-        for where, aacs in other.arithmetic.items():
-            arithmetic[where] = arithmetic[where].merged(aacs, rows_max) if where in arithmetic else aacs
+        for name_and_kind, aacs in other.arithmetic.items():
+            mine = arithmetic.get(name_and_kind)
+            arithmetic[name_and_kind] = aacs if mine is None else mine.merged(aacs, rows_max)
         for name, sacs in other.strings.items():
             strings[name] = strings[name].merged(sacs, rows_max) if name in strings else sacs
         is_exact = self.is_exact and other.is_exact and _all_exact(arithmetic, strings)
         return Summary(self.schema, arithmetic, strings, self.everything | other.everything, is_exact)
 
     def kept(self, wanted: Callable[[SubscriptionId], bool]) -> Summary:
-        """Only some ids. Rows stay as wide as the others made them: whoever has the filters makes a summary anew."""
-        arithmetic = {where: left for where, one in self.arithmetic.items() if (left := one.kept(wanted)).rows}
-        strings = {name: rest for name, one in self.strings.items() if (rest := one.kept(wanted)).rows}
+        """The same with only the ids that are wanted. Rows stay as wide as the other ids made them: a broker that has
+        the filters should make a new summary instead."""
+        arithmetic = {
+            name_and_kind: aacs_left
+            for name_and_kind, aacs in self.arithmetic.items()
+            if (aacs_left := aacs.kept(wanted)).rows
+        }
+        strings = {name: sacs_left for name, sacs in self.strings.items() if (sacs_left := sacs.kept(wanted)).rows}
         return Summary(self.schema, arithmetic, strings, frozenset(filter(wanted, self.everything)), self.is_exact)
 
     def size_bytes(self, id_bytes: int) -> int:
         """Equations (1) and (2) of §5.1 together."""
-        arithmetic = sum(one.size_bytes(VALUE_BYTES[kind], id_bytes) for (_, kind), one in self.arithmetic.items())
-        return arithmetic + sum(one.size_bytes(id_bytes) for one in self.strings.values())
+        arithmetic = sum(aacs.size_bytes(VALUE_BYTES[kind], id_bytes) for (_, kind), aacs in self.arithmetic.items())
+        return arithmetic + sum(sacs.size_bytes(id_bytes) for sacs in self.strings.values())
 
 
 def _all_exact(arithmetic: _AacsOf, strings: _SacsOf) -> bool:
-    return all(one.is_exact for one in arithmetic.values()) and all(one.is_exact for one in strings.values())
+    return all(aacs.is_exact for aacs in arithmetic.values()) and all(sacs.is_exact for sacs in strings.values())

@@ -1,0 +1,133 @@
+"""The broker's counters, for Prometheus."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from catchment.routing.core import Inspection
+
+if TYPE_CHECKING:
+    from catchment.broker.http.subscriptions import HttpSubscriptions
+    from catchment.broker.server import Broker
+
+_TOTALS: Final = {
+    "published": "Notifications published by clients of this broker",
+    "received": "Notifications received from neighbors",
+    "forwarded": "Notifications sent to neighbors",
+    "delivered": "Notifications delivered to clients",
+    "lost": "Notifications dropped because a client was behind",
+    "refused": "Requests and notifications refused",
+    "unwanted": "Notifications received from a neighbor that nobody here or beyond wants",
+}
+# All other methods are counted together: a client that makes up methods must not fill our memory.
+_METHODS: Final = frozenset({"GET", "POST", "DELETE", "HEAD", "WEBSOCKET"})
+
+
+class AnswerCounts:
+    """How many answers were sent over HTTP, by method and status."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, int]] = Counter()
+
+    def count(self, method: str, status: int) -> None:
+        self.counts[method if method in _METHODS else "other", status] += 1
+
+
+class BrokerCollector(Collector):
+    """Reads the counters of one broker each time Prometheus asks."""
+
+    def __init__(self, broker: Broker, subscriptions: HttpSubscriptions, answers: AnswerCounts) -> None:
+        self._broker, self._subscriptions, self._answers = broker, subscriptions, answers
+
+    def collect(self) -> Iterator[Metric]:
+        node, inspection = self._broker.node, self._broker.node.core.inspect()
+        yield InfoMetricFamily(
+            "catchment_broker",
+            "The name and the routing system of this broker",
+            {"name": node.name, "routing": self._broker.config.routing},
+        )
+        for name, text in _TOTALS.items():
+            count = getattr(node.totals, name) + (self._subscriptions.lost if name == "lost" else 0)
+            yield CounterMetricFamily(f"catchment_notifications_{name}", text, count)
+        yield GaugeMetricFamily("catchment_uptime_seconds", "Seconds since the broker started", self._broker.uptime_s)
+        yield GaugeMetricFamily("catchment_clients", "Connected clients, including those over HTTP", len(node.clients))
+        count = node.core.clients.subscriptions_count
+        yield GaugeMetricFamily("catchment_subscriptions", "Subscriptions of clients of this broker", count)
+        yield from _tables_and_work(inspection)
+        yield GaugeMetricFamily(
+            "catchment_http_subscriptions", "Subscriptions made over HTTP", len(self._subscriptions)
+        )
+        yield GaugeMetricFamily(
+            "catchment_http_streams",
+            "Streams that read subscriptions made over HTTP",
+            self._subscriptions.readers_count,
+        )
+        yield from self._links()
+        yield self._http_answers()
+
+    def _http_answers(self) -> Metric:
+        answers = CounterMetricFamily(
+            "catchment_http_requests", "HTTP requests answered, by method and status", labels=("method", "status")
+        )
+        for (method, status), count in sorted(self._answers.counts.items()):
+            answers.add_metric((method, str(status)), count)
+        return answers
+
+    def _links(self) -> Iterator[Metric]:
+        links = sorted(self._broker.node.links.items())
+        yield GaugeMetricFamily("catchment_links", "Links to neighbors that are up", len(links))
+        received = CounterMetricFamily(
+            "catchment_link_received", "Notifications received from a neighbor", labels=("neighbor",)
+        )
+        forwarded = CounterMetricFamily(
+            "catchment_link_forwarded", "Notifications forwarded to a neighbor", labels=("neighbor",)
+        )
+        waiting = GaugeMetricFamily(
+            "catchment_link_outbox_bytes", "Bytes that wait to be sent to a neighbor", labels=("neighbor",)
+        )
+        congested = GaugeMetricFamily(
+            "catchment_link_congested",
+            "1 if so much waits for a neighbor that publishers wait too, else 0",
+            labels=("neighbor",),
+        )
+        for neighbor, link in links:
+            connection = self._broker.link_of(neighbor)
+            received.add_metric((neighbor.name,), link.received)
+            forwarded.add_metric((neighbor.name,), link.forwarded)
+            waiting.add_metric((neighbor.name,), connection.outbox_bytes)
+            congested.add_metric((neighbor.name,), connection.is_congested)
+        yield from (received, forwarded, waiting, congested)
+        credits = self._broker.credits
+        yield GaugeMetricFamily(
+            "catchment_publishers_held",
+            "Publishers that the broker does not read because a link is full",
+            len(credits.held),
+        )
+        yield CounterMetricFamily(
+            "catchment_links_given_up",
+            "Links that the broker ended because too much waited for them",
+            credits.links_given_up,
+        )
+        yield CounterMetricFamily(
+            "catchment_bytes_given_up", "Bytes that were lost with links given up", credits.bytes_given_up
+        )
+
+
+def _tables_and_work(inspection: Inspection) -> Iterator[Metric]:
+    yield GaugeMetricFamily("catchment_table_filters", "Filters held for clients and brokers", inspection.filters)
+    yield GaugeMetricFamily("catchment_table_bytes", "The length of the texts of these filters", inspection.bytes)
+    yield CounterMetricFamily("catchment_matched", "Notifications matched by content", inspection.work.matched)
+    yield CounterMetricFamily("catchment_compared", "Pairs of filters compared by covering", inspection.work.compared)
+
+
+def registry_of(broker: Broker, subscriptions: HttpSubscriptions, answers: AnswerCounts) -> CollectorRegistry:
+    """A registry for this broker alone: several brokers may run in one process."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(BrokerCollector(broker, subscriptions, answers))
+    return registry

@@ -1,0 +1,158 @@
+"""Starlette on uvicorn, in the broker's process and on its loop.
+
+The node has one client, `PUBLISHER`, for everybody who publishes over HTTP, and one for each subscription made over
+HTTP. The HTTP side calls the node directly: there is no socket between the two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import uvicorn
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from catchment.broker.config import Address
+from catchment.broker.http.pages import PUBLISHER, Pages
+from catchment.broker.http.subscriptions import HttpSubscriptions
+from catchment.errors import UnavailableError
+from catchment.routing.messages import Deliver, DeliverSequence, Refuse
+
+if TYPE_CHECKING:
+    from catchment.broker.server import Broker
+
+# Open connections, and requests under way; a request past either is answered 503.
+HTTP_CONNECTIONS_MAX: Final = 2_000
+# The broker closes a WebSocket whose client sends any message, so it need not read a long one.
+WEBSOCKET_BYTES_MAX: Final = 65_536
+# Bytes that wait to be sent to one WebSocket. Deliveries wait in their log, so these are one message and pongs.
+WEBSOCKET_OUTBOX_BYTES_MAX: Final = 16 * 1_048_576
+# How long a stopping broker lets requests finish.
+HTTP_DRAIN_S_MAX: Final = 5
+# How often the broker looks for subscriptions that nobody reads.
+EXPIRY_S: Final = 30.0
+
+
+class _WebSocket(WebSocketsSansIOProtocol):
+    def handle_ping(self) -> None:
+        """Answers a ping. A client that pings and never reads would fill our memory with pongs: its connection ends."""
+        super().handle_ping()
+        if self.transport.get_write_buffer_size() > WEBSOCKET_OUTBOX_BYTES_MAX:
+            self.transport.abort()
+
+
+class _NoOutlet:
+    """The outlet of `PUBLISHER`. The HTTP response answers a publisher, so the node has nothing to send to it."""
+
+    def deliver(self, delivery: Deliver) -> None:
+        pass
+
+    def deliver_sequence(self, delivery: DeliverSequence) -> None:
+        pass
+
+    def tell_lost(self, identity: str, count: int) -> None:
+        pass
+
+    def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
+        pass
+
+    def is_behind(self) -> bool:
+        return False
+
+    def end(self, reason: str) -> None:
+        pass
+
+
+class _Server(uvicorn.Server):
+    """Does not handle signals, which belong to `run_broker`, and sets `listening` once it accepts connections."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+
+class HttpSide:
+    """What a broker serves over HTTP: `await start()`, then `await stop(reason)`."""
+
+    def __init__(self, broker: Broker, address: Address) -> None:
+        loop = asyncio.get_running_loop()
+        self.address = address
+        self.subscriptions = HttpSubscriptions(broker.node, loop.time)
+        self.pages = Pages(broker, self.subscriptions)
+        self._node = broker.node
+        self._tasks: list[asyncio.Task[None]] = []
+        self._server: _Server | None = None
+
+    async def start(self) -> None:
+        listener = _listener(self.address)
+        host, port = listener.getsockname()[:2]
+        self.address = Address(host, port)
+        self._node.client_up(PUBLISHER, PUBLISHER.name, {}, _NoOutlet())
+        config = uvicorn.Config(
+            self.pages.app(),
+            http="h11",
+            ws=_WebSocket,
+            lifespan="off",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            limit_concurrency=HTTP_CONNECTIONS_MAX,
+            timeout_graceful_shutdown=HTTP_DRAIN_S_MAX,
+            ws_max_size=WEBSOCKET_BYTES_MAX,
+            ws_per_message_deflate=False,  # compression would take a quarter of a megabyte for each connection
+            server_header=False,
+        )
+        self._server = _Server(config)
+        serving = asyncio.ensure_future(self._server.serve([listener]))
+        self._tasks = [serving, asyncio.ensure_future(self._expire())]
+        await self._server.listening.wait()
+
+    async def stop(self, reason: str) -> None:
+        """Ends the streams, answers the requests under way, and closes."""
+        if self._server is None:
+            return
+        self.subscriptions.close(reason)
+        self._server.should_exit = True
+        serving, expiring = self._tasks
+        expiring.cancel()
+        await asyncio.gather(serving, expiring, return_exceptions=True)
+        self._server = None
+
+    def abort(self) -> None:
+        """Closes at once; what is under way gets no answer."""
+        if self._server is not None:
+            self._server.force_exit = True
+            for server in self._server.servers:
+                server.close()
+            for task in self._tasks:
+                task.cancel()
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(EXPIRY_S)
+            self.subscriptions.expire()
+
+
+def _listener(address: Address) -> socket.socket:
+    """A listening socket. It is made before uvicorn starts, so that a port in use is an error of `start`."""
+    try:
+        listener = socket.create_server((address.host, address.port), family=_family(address), backlog=1_024)
+    except OSError as problem:
+        raise UnavailableError(f"cannot listen for HTTP on {address}: {problem.strerror or problem}") from None
+    listener.setblocking(False)
+    return listener
+
+
+def _family(address: Address) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address.host else socket.AF_INET

@@ -1,0 +1,64 @@
+"""The sending side of a connection: what a node puts there becomes frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from catchment.broker.connection import Connection
+from catchment.routing.messages import BrokerMessage, Deliver, DeliverSequence, Refuse, Routed
+from catchment.wire.frames import LINK_FRAME_BYTES_MAX, batch_frame, delivery_frame, frame, pieces
+from catchment.wire.messages import Accepted, Lost, Refused, SequenceDelivery
+
+# Notifications in one frame to a neighbor: some hundred kilobytes of small ones.
+FORWARD_MAX: Final = 1_024
+
+
+class FramesToClient:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def deliver(self, delivery: Deliver) -> None:
+        self._connection.put(delivery_frame(delivery.identity, delivery.subscriptions, delivery.notification.packed))
+
+    def deliver_sequence(self, delivery: DeliverSequence) -> None:
+        sequence = SequenceDelivery(delivery.identity, delivery.subscription, delivery.notifications)
+        self._connection.put(frame(sequence))
+
+    def tell_lost(self, identity: str, count: int) -> None:
+        self._connection.put(frame(Lost(identity, count)))
+
+    def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
+        self._connection.put(frame(_answer(number, refusals)))
+
+    def is_behind(self) -> bool:
+        return self._connection.is_behind()
+
+    def end(self, reason: str) -> None:
+        self._connection.end(reason)
+
+
+class FramesToNeighbor:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def send(self, message: BrokerMessage) -> None:
+        self._connection.put(frame(message, LINK_FRAME_BYTES_MAX))
+
+    def forward(self, batch: Sequence[Routed], is_relayed: bool) -> int:
+        sent = 0
+        for piece in pieces(batch, [len(routed.notification.packed) for routed in batch], FORWARD_MAX):
+            self._connection.put(batch_frame(piece))
+            sent += 1
+        return sent
+
+    def end(self, reason: str) -> None:
+        self._connection.end(reason)
+
+
+def _answer(number: int, refusals: Sequence[Refuse]) -> Accepted | Refused:
+    if not refusals:
+        return Accepted(number)
+    error = refusals[0].error
+    more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
+    return Refused(number, type(error).__name__, f"{error}{more}")

@@ -1,0 +1,85 @@
+"""`catchment pub`: publishes one notification, or many from standard input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Final
+
+from cyclopts import Parameter
+
+from catchment.cli.arguments import parsed_advertisement, parsed_notification
+from catchment.cli.client import with_client
+from catchment.cli.options import IdentityOption, UrlOption
+from catchment.errors import CatchmentError
+from catchment.model.notification import Notification
+
+if TYPE_CHECKING:
+    from catchment.client import Client
+    from catchment.model.advertisement import Advertisement
+
+STANDARD_INPUT: Final = "-"
+# How many notifications from standard input go to the broker in one request.
+BATCH_LINES: Final = 256
+
+ATTRIBUTES_HELP: Final = (
+    "The attributes of the notification, each as name=value. A single - reads notifications from standard input, "
+    "one JSON object on each line."
+)
+ADVERTISE_HELP: Final = "Advertise this first. Some networks refuse what was not advertised."
+
+
+def pub(
+    *attributes: Annotated[str, Parameter(help=ATTRIBUTES_HELP, allow_leading_hyphen=True)],
+    url: UrlOption = "",
+    identity: IdentityOption = None,
+    payload: Annotated[
+        str | None, Parameter(help="Text to send with the notification. Filters do not see it.", metavar="TEXT")
+    ] = None,
+    advertise: Annotated[str | None, Parameter(help=ADVERTISE_HELP, metavar="ADVERTISEMENT")] = None,
+) -> int:
+    """Publish a notification, or one for each line of standard input.
+
+    Ends when the broker has accepted everything.
+    """
+    advertisement = None if advertise is None else parsed_advertisement("--advertise", advertise)
+    if attributes == (STANDARD_INPUT,):
+        return with_client(url, identity, lambda client: _publish_lines(client, advertisement))
+    notification = parsed_notification(attributes, b"" if payload is None else payload.encode())
+
+    async def publish(client: Client) -> int:
+        await _advertise(client, advertisement)
+        await client.publish(notification, ack="accepted")
+        return 0
+
+    return with_client(url, identity, publish)
+
+
+async def _advertise(client: Client, advertisement: Advertisement | None) -> None:
+    if advertisement is not None:
+        await client.advertise(advertisement)
+
+
+async def _publish_lines(client: Client, advertisement: Advertisement | None) -> int:
+    await _advertise(client, advertisement)
+    bad_lines = published = 0
+    batch: list[Notification] = []
+    for number, line in _numbered_lines():
+        try:
+            batch.append(Notification.parse(line))
+        except CatchmentError as problem:
+            bad_lines += 1
+            print(f"line {number}: {problem}", file=sys.stderr)
+        if len(batch) >= BATCH_LINES:
+            await client.publish(batch, ack="accepted")
+            published += len(batch)
+            batch = []
+    if batch:
+        await client.publish(batch, ack="accepted")
+    rest = f", {bad_lines:,} bad lines" if bad_lines else ""
+    print(f"{published + len(batch):,} notifications published{rest}", file=sys.stderr)
+    return 1 if bad_lines else 0
+
+
+def _numbered_lines() -> Iterator[tuple[int, str]]:
+    return ((number, line) for number, line in enumerate(sys.stdin, 1) if line.strip())

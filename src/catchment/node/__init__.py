@@ -1,0 +1,6 @@
+"""A broker without its sockets: it performs the actions of a routing core. It is pure, like the core."""
+
+from catchment.node.node import Node
+from catchment.node.outlets import ClientOutlet, LinkOutlet
+
+__all__ = ["ClientOutlet", "LinkOutlet", "Node"]

@@ -1,0 +1,55 @@
+"""Outlets: the sending side of a connection, as a node sees it.
+
+Each host implements its own outlets: the live broker writes frames to a socket, the simulator has simulated links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from catchment.routing.messages import BrokerMessage, Deliver, DeliverSequence, Refuse, Routed
+
+
+class ClientOutlet(Protocol):
+    """The outlet to a client."""
+
+    def deliver(self, delivery: Deliver) -> None:
+        """Sends a delivery; LimitError if it is too long to be sent."""
+        ...
+
+    def deliver_sequence(self, delivery: DeliverSequence) -> None:
+        """Sends a delivery; LimitError if it is too long to be sent."""
+        ...
+
+    def tell_lost(self, identity: str, count: int) -> None:
+        """Tells the client that the broker has dropped `count` deliveries to the identity."""
+        ...
+
+    def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
+        """Answers the request or publication with this number. Without refusals the answer says that it is accepted."""
+        ...
+
+    def is_behind(self) -> bool:
+        """Whether so much waits to be sent to the client that the broker must drop the next delivery."""
+        ...
+
+    def end(self, reason: str) -> None:
+        """Tells the client the reason and closes the connection."""
+        ...
+
+
+class LinkOutlet(Protocol):
+    """The outlet to a neighbor."""
+
+    def send(self, message: BrokerMessage) -> None:
+        """Sends a message; LimitError if it is too long to be sent."""
+        ...
+
+    def forward(self, batch: Sequence[Routed], is_relayed: bool) -> int:
+        """Sends notifications, in order. Returns in how many messages it has sent them."""
+        ...
+
+    def end(self, reason: str) -> None:
+        """Tells the neighbor the reason and closes the link."""
+        ...

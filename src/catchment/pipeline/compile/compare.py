@@ -1,0 +1,183 @@
+"""Comparing: which subscriptions of one subscriber are duplicates of another one, or covered by it.
+
+Only filters of the same subscriber are compared, so there is no join of everything with everything. The result is a
+note in the catalogue, and changes nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import groupby
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from catchment.matching.bulk import unpack_filter
+from catchment.model.filter import Filter
+from catchment.pipeline.compile.catalogue import (
+    CATALOGUE,
+    CATCHMENT,
+    COLUMNS_WITHOUT_NOTE,
+    DUPLICATE,
+    REDUNDANT,
+    UNCHECKED,
+    loaded_filter,
+)
+from catchment.pipeline.index import LIVE
+from catchment.routing.poset import Poset
+
+# One task builds the poset of one subscriber. Filters past this number are matched as usual, and not compared.
+SUBSCRIBER_FILTERS_MAX: Final = 10_000
+# Up to so many filters are compared pair by pair: building a poset of them takes longer.
+PAIRWISE_MAX: Final = 16
+
+# What a subscription is to another one, and the id of that one.
+Note = tuple[str | None, str | None]
+_NO_NOTE: Final[Note] = (None, None)
+
+
+class ComparedRow(NamedTuple):
+    """The columns of a subscription that are needed to compare it."""
+
+    id: str
+    filter: str
+    dialect: str
+    conjunction: bytes | None
+    status: str
+
+
+def with_notes(subscriptions: DataFrame) -> DataFrame:
+    """Rows of `CATALOGUE`, each with its note. All rows of a subscriber come to one task, sorted, so that the task
+    holds one subscriber at a time."""
+    columns = subscriptions.select(*COLUMNS_WITHOUT_NOTE)
+    grouped = columns.repartition("subscriber").sortWithinPartitions("subscriber", "id")
+    return grouped.mapInArrow(_noted_batches, CATALOGUE)
+
+
+def _noted_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in whole_subscribers(batches):
+        notes, others = zip(*_notes(batch), strict=True)
+        added = [pa.array(notes, pa.string()), pa.array(others, pa.string())]
+        yield pa.RecordBatch.from_arrays([*batch.columns, *added], CATALOGUE.names)
+
+
+def whole_subscribers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches that end where a subscriber ends. The rows are sorted by subscriber."""
+    # Rows of the last subscriber so far, whose further rows may be in the next batch.
+    pending: list[pa.RecordBatch] = []
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        subscribers = batch.column("subscriber")
+        last = subscribers[-1]
+        start = pc.index(subscribers, last).as_py()
+        if start or (pending and pending[-1].column("subscriber")[-1] != last):
+            yield _joined([*pending, batch.slice(0, start)])
+            pending = []
+        pending.append(batch.slice(start))
+    if pending:
+        yield _joined(pending)
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    columns = [pa.concat_arrays(columns) for columns in zip(*(batch.columns for batch in batches), strict=True)]
+    return pa.RecordBatch.from_arrays(columns, batches[0].schema.names)
+
+
+def _notes(batch: pa.RecordBatch) -> list[Note]:
+    subscribers = batch.column("subscriber").to_pylist()
+    rows = list(map(ComparedRow, *(batch.column(name).to_pylist() for name in ComparedRow._fields)))
+    notes: list[Note] = []
+    for _, group in groupby(range(len(rows)), key=subscribers.__getitem__):
+        rows_of_subscriber = [rows[i] for i in group]
+        notes += notes_of_subscriber(rows_of_subscriber) if len(rows_of_subscriber) > 1 else [_NO_NOTE]
+    return notes
+
+
+def notes_of_subscriber(rows: Sequence[ComparedRow]) -> list[Note]:
+    """The notes of the subscriptions of one subscriber, which are sorted by id. The first of several equal ones is not
+    a duplicate; the others are duplicates of it."""
+    first_ids: dict[tuple[str, str], str] = {}
+    compared: list[ComparedRow] = []
+    notes: dict[str, Note] = {}
+    for row in rows:
+        if row.status != LIVE:
+            continue
+        key = (row.dialect, row.filter)
+        if key in first_ids:
+            notes[row.id] = DUPLICATE, first_ids[key]
+        elif row.dialect == CATCHMENT and len(compared) < SUBSCRIBER_FILTERS_MAX:
+            compared.append(row)
+        elif row.dialect == CATCHMENT:
+            notes[row.id] = UNCHECKED, None
+        first_ids.setdefault(key, row.id)
+    if len(compared) > 1:
+        notes |= {id: (REDUNDANT, other) for id, other in _covering_ids(compared).items()}
+    return [notes.get(row.id, _NO_NOTE) for row in rows]
+
+
+# --- covering -----------------------------------------------------------------------------------
+
+
+def _covering_ids(rows: Sequence[ComparedRow]) -> dict[str, str]:
+    """For each id whose filter another filter covers, the least id of those that cover it immediately."""
+    pairwise = len(rows) <= PAIRWISE_MAX
+    immediate = _immediate_by_pairs(list(map(_Compared, rows))) if pairwise else _immediate_by_poset(rows)
+    return {id: min(covering) for id, covering in immediate.items() if covering}
+
+
+def _immediate_by_poset(rows: Sequence[ComparedRow]) -> dict[str, list[str]]:
+    """For each id the ids whose filters cover its own, with no other filter between."""
+    ids = {_filter_of(row): row.id for row in rows}
+    poset = Poset(ids)
+    return {ids[filter]: [ids[above] for above in poset.predecessors(filter)] for filter in ids if filter in poset}
+
+
+def _immediate_by_pairs(compared: Sequence[_Compared]) -> dict[str, list[str]]:
+    """The same, by comparing each pair."""
+    covering = {
+        below.id: [above.id for above in compared if above is not below and above.covers(below)] for below in compared
+    }
+    return {
+        id: [above for above in ids if not any(above in covering[between] for between in ids)]
+        for id, ids in covering.items()
+    }
+
+
+class _Compared:
+    """A filter for pairwise comparison. It keeps its names and equalities, which rule out most pairs cheaply, so that
+    few filters need be built."""
+
+    def __init__(self, row: ComparedRow) -> None:
+        self.id, self._row = row.id, row
+        assert row.conjunction is not None
+        alternatives = unpack_filter(row.conjunction)
+        self._is_single = len(alternatives) == 1
+        constraints = alternatives[0].constraints
+        self._names = {constraint.name for constraint in constraints}
+        self._equals = {constraint.name: constraint.value for constraint in constraints if constraint.operator == "="}
+
+    @cached_property
+    def _filter(self) -> Filter:
+        return _filter_of(self._row)
+
+    def covers(self, other: _Compared) -> bool:
+        return self._may_cover(other) and self._filter.covers(other._filter)
+
+    def _may_cover(self, other: _Compared) -> bool:
+        """False only if it cannot cover. A conjunction that covers another has no name that the other lacks, and where
+        both demand a value, the same value."""
+        if not (self._is_single and other._is_single):
+            return True
+        return self._names <= other._names and all(
+            other._equals.get(name, value) == value for name, value in self._equals.items()
+        )
+
+
+def _filter_of(row: ComparedRow) -> Filter:
+    filter = loaded_filter(row.filter, row.conjunction, row.dialect)
+    assert isinstance(filter, Filter)
+    return filter

@@ -1,0 +1,1 @@
+"""Baselines: what routing systems are compared with, behind the same seam. Flooding, and one central broker."""

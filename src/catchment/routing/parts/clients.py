@@ -1,0 +1,341 @@
+"""The client side of a broker: who its clients are, what they want, and what is to be delivered to them.
+
+State, for each identity: its handler (the client that deliveries go to), its subscriptions by id, its advertisements,
+the last `$seq` of each source that was delivered to it, and the deliveries that wait while it is suspended. One matcher
+has the filters of all subscriptions. A pattern has one entry in the matcher for each of its filters, and a monitor
+(`watching.py`).
+
+Every core has a client side, so a client cannot tell which routing system serves it:
+
+- A client gets one copy of a notification, with the ids of all its subscriptions that match.
+- A client gets nothing twice, and the notifications of one publisher in order: if a notification is not newer than the
+  last one from the same source, the client side does not deliver it. That holds too if the client got the last one
+  from another broker.
+- While an identity is suspended, deliveries to it wait, at most SUSPENDED_MAX of them. When there are more, the oldest
+  are dropped and counted.
+
+`filters_of` says what an identity needs from the network: a core announces those filters to other brokers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from catchment.errors import BadIdError, LimitError, shown
+from catchment.matching.ids import Id
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
+from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
+from catchment.routing.core import CLIENTS_TABLE, Table
+from catchment.routing.messages import (
+    Action,
+    Advertise,
+    Cancel,
+    Client,
+    ClientRequest,
+    ClientUp,
+    Deliver,
+    DeliverSequence,
+    Keep,
+    MapIdentity,
+    Missed,
+    Resume,
+    Subscribe,
+    Suspend,
+    Time,
+    Unadvertise,
+    Unsubscribe,
+    Wanted,
+)
+from catchment.routing.parts.newest import Newest
+from catchment.routing.parts.recall import RecallingMatcher
+from catchment.routing.parts.wanted import cancels, filters_for, text_bytes
+from catchment.routing.parts.watching import Completed, Watching
+
+# Deliveries that wait for one suspended identity: some minutes of a busy stream, some megabytes.
+SUSPENDED_MAX: Final = 10_000
+# The bytes of these deliveries: as many as may wait for a client that is connected.
+SUSPENDED_BYTES_MAX: Final = 8 * 1_048_576
+# Subscriptions of one identity. Who needs more should use fewer and wider filters.
+IDENTITY_SUBSCRIPTIONS_MAX: Final = 100_000
+# Advertisements of one identity: some systems compare each of them with every notification that it publishes.
+IDENTITY_ADVERTISEMENTS_MAX: Final = 1_000
+# Sources whose last `$seq` is kept for one identity. The source that has been silent longest is forgotten first.
+SEEN_SOURCES_MAX: Final = 10_000
+
+
+@dataclass(slots=True)
+class _Due:
+    """A delivery that waits for a suspended identity. The client is not stored: the identity may have another handler
+    when it resumes."""
+
+    notifications: tuple[Notification, ...]
+    subscriptions: tuple[str, ...]
+    is_sequence: bool
+
+    @property
+    def bytes_count(self) -> int:
+        return sum(len(notification.content) + len(notification.payload) for notification in self.notifications)
+
+
+@dataclass(slots=True)
+class Identity:
+    """An identity at this broker. `client` is its handler."""
+
+    name: str
+    client: Client
+    subscriptions: dict[str, Wanted] = field(default_factory=dict)
+    advertisements: dict[Advertisement, None] = field(default_factory=dict)
+    # By subscription id: its numbers in the matcher. A pattern has one number for each of its filters.
+    numbers: dict[str, list[int]] = field(default_factory=dict)
+    newest: Newest = field(default_factory=lambda: Newest(SEEN_SOURCES_MAX))
+    # None unless the identity is suspended.
+    waiting: deque[_Due] | None = None
+    waiting_bytes: int = 0
+    # Deliveries dropped while the identity is suspended; it is told when it resumes.
+    missed: int = 0
+
+
+# For each subscription to a pattern: its id, and the places in the pattern of the filters that match.
+_Steps = tuple[tuple[str, tuple[int, ...]], ...]
+# An identity, the ids of its filter subscriptions that match, and its pattern subscriptions of which a filter matches.
+_Interested = tuple[Identity, tuple[str, ...], _Steps]
+
+
+class ClientSide:
+    """The identities at a broker, and what they want. `watching` has the monitors of their patterns."""
+
+    def __init__(self, watching: Watching | None = None) -> None:
+        self.watching = Watching() if watching is None else watching
+        self.matcher = RecallingMatcher(self._interested)
+        self._identities: dict[str, Identity] = {}
+        # By number in the matcher: the identity, the id of the subscription, and, for a filter of a pattern, its place
+        # in the pattern.
+        self._owners: dict[Id, tuple[Identity, str, int | None]] = {}
+        self._next_number = 0
+        self._subscriptions_count = 0
+        self._text_bytes = 0
+
+    # --- identities ---
+
+    def __contains__(self, identity: str) -> bool:
+        return identity in self._identities
+
+    def __iter__(self) -> Iterator[Identity]:
+        return iter(self._identities.values())
+
+    def __len__(self) -> int:
+        return len(self._identities)
+
+    def client_up(self, client: Client, message: ClientUp) -> None:
+        """A client has connected: it is the handler of its identity from now on."""
+        identity = self._identity(message.identity, client)
+        identity.client = client
+        identity.newest.merge(message.seen)
+
+    def client_down(self, client: Client) -> list[str]:
+        """Forgets the identities whose handler the client was, with their subscriptions. Returns their names."""
+        gone = [identity.name for identity in self._identities.values() if identity.client == client]
+        for name in gone:
+            identity = self._identities[name]
+            for id in list(identity.subscriptions):
+                self._drop(identity, id)
+            del self._identities[name]
+        return gone
+
+    def _identity(self, name: str, client: Client) -> Identity:
+        return self._identities.setdefault(name, Identity(name, client))
+
+    # --- subscriptions and advertisements ---
+
+    def filters_of(self, identity: str, needed: Callable[[Wanted], tuple[Filter, ...]] = filters_for) -> list[Filter]:
+        """The filters that an identity needs from the network, each once, in the order of its subscriptions. `needed`
+        says which filters one subscription needs."""
+        wants = self.wants_of(identity).values()
+        return list(dict.fromkeys(filter for wanted in wants for filter in needed(wanted)))
+
+    def wants_of(self, identity: str) -> Mapping[str, Wanted]:
+        """What an identity has subscribed to, by subscription id. Not a copy: it changes with the next request."""
+        known = self._identities.get(identity)
+        return {} if known is None else known.subscriptions
+
+    def subscriptions_of(self, identity: str) -> dict[str, Wanted]:
+        """A copy of `wants_of`."""
+        return dict(self.wants_of(identity))
+
+    def advertisements_of(self, identity: str) -> list[Advertisement]:
+        known = self._identities.get(identity)
+        return [] if known is None else list(known.advertisements)
+
+    def request(self, message: ClientRequest, client: Client) -> list[Action]:
+        """Does what a client asks for. Returns the deliveries that follow from it: those that waited, after `Resume`.
+        CatchmentError if the request cannot be done."""
+        identity = self._identity(message.identity, client)
+        match message:
+            case Subscribe():
+                self._subscribe(identity, message.id, message.wanted)
+            case Unsubscribe():
+                # A list first: `_drop` changes the subscriptions.
+                for id in [id for id, wanted in identity.subscriptions.items() if cancels(message.wanted, wanted)]:
+                    self._drop(identity, id)
+            case Cancel():
+                if message.id not in identity.subscriptions:
+                    raise BadIdError(f"{shown(message.identity)} has no subscription {shown(message.id)}")
+                self._drop(identity, message.id)
+            case Advertise():
+                _advertise(identity, message.advertisement)
+            case Unadvertise():
+                covered = [offer for offer in identity.advertisements if message.advertisement.covers(offer)]
+                for offer in covered:
+                    del identity.advertisements[offer]
+            case MapIdentity():
+                identity.client = Client(message.handler)
+            case Suspend():
+                # An identity that is suspended already keeps what waits for it.
+                identity.waiting = identity.waiting or deque()
+            case Resume():
+                return self._resumed(identity)
+        return []
+
+    def _subscribe(self, identity: Identity, id: str, wanted: Wanted) -> None:
+        if id in identity.subscriptions:
+            raise BadIdError(f"{shown(identity.name)} has a subscription {shown(id)} already: cancel it first")
+        if len(identity.subscriptions) >= IDENTITY_SUBSCRIPTIONS_MAX:
+            raise LimitError(
+                "IDENTITY_SUBSCRIPTIONS_MAX", IDENTITY_SUBSCRIPTIONS_MAX, "one more", "subscribe with wider filters"
+            )
+        steps = list(enumerate(wanted.filters)) if isinstance(wanted, Pattern) else [(None, wanted)]
+        numbers = range(self._next_number, self._next_number + len(steps))
+        for number, (step, filter) in zip(numbers, steps, strict=True):
+            self.matcher.add(number, filter)
+            self._owners[number] = (identity, id, step)
+        self._next_number += len(steps)
+        identity.subscriptions[id] = wanted
+        identity.numbers[id] = list(numbers)
+        self._subscriptions_count += 1
+        self._text_bytes += text_bytes(wanted)
+        if isinstance(wanted, Pattern):
+            self.watching.begin(identity.name, id, wanted)
+
+    def _drop(self, identity: Identity, id: str) -> None:
+        for number in identity.numbers.pop(id):
+            self.matcher.remove(number)
+            del self._owners[number]
+        self._subscriptions_count -= 1
+        self._text_bytes -= text_bytes(identity.subscriptions.pop(id))
+        self.watching.end(identity.name, id)
+
+    # --- deliveries ---
+
+    def due(self, batch: Sequence[Notification], now: Time, only: str | None = None) -> list[Action]:
+        """The deliveries that a batch of notifications makes, in the order of the batch. With `only`, deliveries to
+        that identity alone: the centralized system addresses a copy to one identity."""
+        if not self._owners:
+            return []
+        actions: list[Action] = []
+        for notification, interested in zip(batch, self.matcher.found(batch), strict=True):
+            for identity, ids, steps in interested:
+                # `is_new` comes last, because it also remembers the notification as delivered to this identity.
+                if (only is None or identity.name == only) and identity.newest.is_new(notification):
+                    if ids and identity.waiting is None:
+                        actions.append(Deliver(identity.client, identity.name, notification, ids))
+                    elif ids:
+                        self._give(identity, _Due((notification,), ids, False), actions)
+                        actions.append(Keep(notification))
+                    if steps and notification.time is not None:
+                        self._watch(identity, steps, notification, now, actions)
+        return actions
+
+    def _interested(self, numbers: Sequence[Id]) -> tuple[_Interested, ...]:
+        """The identities that are interested in a notification, given the numbers of the filters that match it. The
+        matcher recalls this answer until a filter is added or removed."""
+        ids_by_identity: dict[str, list[str]] = {}
+        steps_by_identity: dict[str, dict[str, list[int]]] = {}
+        for number in numbers:
+            identity, id, step = self._owners[number]
+            if step is None:
+                ids_by_identity.setdefault(identity.name, []).append(id)
+            else:
+                steps_by_identity.setdefault(identity.name, {}).setdefault(id, []).append(step)
+        return tuple(
+            (
+                self._identities[name],
+                tuple(sorted(ids_by_identity.get(name, ()))),
+                tuple((id, tuple(steps)) for id, steps in sorted(steps_by_identity.get(name, {}).items())),
+            )
+            for name in sorted({*ids_by_identity, *steps_by_identity})
+        )
+
+    def _watch(
+        self, identity: Identity, steps: _Steps, notification: Notification, now: Time, actions: list[Action]
+    ) -> None:
+        """Shows a notification to the monitors of an identity, and delivers the sequences that it completes."""
+        # Even if it completes nothing, a pattern wants it.
+        actions.append(Keep(notification))
+        for id, matched_steps in steps:
+            completed = self.watching.see(identity.name, id, notification, matched_steps, now)
+            self._sequences(identity, id, completed, actions)
+
+    def sequences_due(self, identity: str, id: str, completed: Completed) -> list[Action]:
+        """The deliveries of sequences that a core has completed for a subscription."""
+        actions: list[Action] = []
+        self._sequences(self._identities[identity], id, completed, actions)
+        return actions
+
+    def _sequences(self, identity: Identity, id: str, completed: Completed, actions: list[Action]) -> None:
+        if completed.missed and identity.waiting is None:
+            actions.append(Missed(identity.client, identity.name, completed.missed))
+        elif completed.missed:
+            identity.missed += completed.missed
+        for sequence in completed.sequences:
+            self._give(identity, _Due(sequence, (id,), True), actions)
+
+    def _give(self, identity: Identity, due: _Due, actions: list[Action]) -> None:
+        """Delivers, or lets the delivery wait if the identity is suspended."""
+        if identity.waiting is None:
+            actions.append(_delivery(identity, due))
+            return
+        identity.waiting.append(due)
+        identity.waiting_bytes += due.bytes_count
+        while len(identity.waiting) > SUSPENDED_MAX or identity.waiting_bytes > SUSPENDED_BYTES_MAX:
+            identity.waiting_bytes -= identity.waiting.popleft().bytes_count
+            identity.missed += 1
+
+    def _resumed(self, identity: Identity) -> list[Action]:
+        waiting, missed = identity.waiting or (), identity.missed
+        identity.waiting, identity.waiting_bytes, identity.missed = None, 0, 0
+        # First how many were dropped: the oldest deliveries are dropped, so the gap is before those that are left.
+        actions: list[Action] = [Missed(identity.client, identity.name, missed)] if missed else []
+        return actions + [_delivery(identity, due) for due in waiting]
+
+    # --- looking in ---
+
+    @property
+    def subscriptions_count(self) -> int:
+        return self._subscriptions_count
+
+    def tables(self) -> list[Table]:
+        """One table for all clients together; none if there are no subscriptions."""
+        return [Table(CLIENTS_TABLE, len(self.matcher), self._text_bytes)] if len(self.matcher) else []
+
+    def leftovers(self) -> list[str]:
+        count = self._subscriptions_count
+        return [f"{count} subscriptions of clients"] if count else []
+
+
+def _advertise(identity: Identity, advertisement: Advertisement) -> None:
+    if len(identity.advertisements) >= IDENTITY_ADVERTISEMENTS_MAX and advertisement not in identity.advertisements:
+        raise LimitError(
+            "IDENTITY_ADVERTISEMENTS_MAX", IDENTITY_ADVERTISEMENTS_MAX, "one more", "advertise wider, or withdraw some"
+        )
+    identity.advertisements[advertisement] = None
+
+
+def _delivery(identity: Identity, due: _Due) -> Action:
+    if due.is_sequence:
+        return DeliverSequence(identity.client, identity.name, due.notifications, due.subscriptions[0])
+    return Deliver(identity.client, identity.name, due.notifications[0], due.subscriptions)

@@ -1,0 +1,236 @@
+"""Filters ordered by covering, with their immediate relations: SIENA's poset (§5.2.1).
+
+Theory of operation. A filter is *above* the filters that it covers. State: one node for each distinct filter, with the
+set of its *immediate predecessors* (the least filters above it) and the set of its *immediate successors* (the greatest
+filters below it); see `graph.py`. *Roots* have no predecessors. The edges are exactly the transitive reduction of
+`covers`, so the roots tell what a broker forwards. Two filters that cover each other are one node, even if the objects
+do not compare equal.
+
+insert  The attribute index (`index.py`) finds all filters that cover the new one (set C) and all that it covers (set
+        D). It asks `covers` only where columns of integers leave a doubt. The immediate predecessors of the new filter
+        are those in C that have no other member of C below them; the immediate successors are those in D that have no
+        other member of D above them. Edges from the former to the latter now go through the new node.
+remove  Each predecessor of the removed node is linked to each successor that it does not reach in another way. Other
+        ways can only lead up from the successor's other predecessors, so the edges tell, and no filter is compared.
+search  For a filter that is a node, the edges are followed. For any other filter, the index is asked.
+
+The paper's three cases of insertion are the `case` of the returned `Placement`. The paper walks the poset from its
+roots to find a place; with many roots that is a linear search, so here the index replaces the walk. The same code
+orders subscriptions and advertisements. Nodes carry nothing else: the routing core keeps who subscribed to a filter.
+All results are in the order of insertion.
+
+Where `covers` reaches a limit of the model and answers "no" wrongly, an edge may be missing. No edge is ever wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from catchment.model.advertisement import Advertisement
+from catchment.model.box import Box
+from catchment.model.filter import Filter
+from catchment.model.strings import UNDECIDED
+from catchment.model.values import Value
+from catchment.routing.poset.codes import member
+from catchment.routing.poset.graph import Graph
+from catchment.routing.poset.index import Ids, Index, Row
+
+K = TypeVar("K", Filter, Advertisement)
+
+
+class Case(StrEnum):
+    """Where an inserted filter is placed (SIENA §5.2.1)."""
+
+    ROOT = "root"
+    EXISTING = "existing"
+    BELOW = "below"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement(Generic[K]):
+    """The result of an insertion. `filter` is the filter of the node: if the case is EXISTING, the one that was there
+    before."""
+
+    case: Case
+    filter: K
+    predecessors: tuple[K, ...]
+    successors: tuple[K, ...]
+
+
+class Poset(Generic[K]):
+    """A poset of filters, or a poset of advertisements."""
+
+    def __init__(self, filters: Iterable[K] = ()) -> None:
+        # A node is a number, which is also its row in the index. The lists are by node.
+        self._nodes: dict[K, int] = {}
+        self._filters: list[K | None] = []
+        self._samples: list[_Sample | None] = []
+        self._sequence: list[int] = []  # in which order the nodes were inserted
+        self._insertions = 0
+        self._nodes_free: list[int] = []
+        self._graph = Graph()
+        self._index = Index()
+        # Pairs of filters that the index left in doubt, in all: each was compared with `covers`.
+        self.compared = 0
+        for filter in filters:
+            self.insert(filter)
+
+    # --- changes ---
+
+    def insert(self, filter: K) -> Placement[K]:
+        if (known := self._nodes.get(filter)) is not None:
+            return self._placement(Case.EXISTING, known)
+        row = self._index.row(_boxes(filter))
+        above, below = self._coverers(filter, row), self._covered(filter, row)
+        # A node that covers the new filter and is covered by it says the same in other words.
+        if (same := self._graph.shared(above, below)) is not None:
+            self._index.release(row)
+            return self._placement(Case.EXISTING, same)
+        node = self._new_node(filter)
+        self._index.add(node, row)
+        self._graph.link(node, self._graph.least(above), self._graph.greatest(below))
+        return self._placement(Case.BELOW if above.size else Case.ROOT, node)
+
+    def _new_node(self, filter: K) -> int:
+        if not self._nodes_free:
+            self._nodes_free.append(len(self._filters))
+            self._filters.append(None)
+            self._samples.append(None)
+            self._sequence.append(0)
+        node = self._nodes_free.pop()
+        self._insertions += 1
+        self._nodes[filter], self._filters[node], self._sequence[node] = node, filter, self._insertions
+        return node
+
+    def remove(self, filter: K) -> None:
+        """Takes a filter out; KeyError if it is not there."""
+        node = self._node(filter)
+        self._graph.unlink(node)
+        # The filter of the node, not the given one, which may say the same in other words.
+        stored = self._at(node)
+        self._index.remove(node, _boxes(stored))
+        del self._nodes[stored]
+        self._filters[node] = self._samples[node] = None
+        self._nodes_free.append(node)
+
+    # --- what it holds ---
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._nodes)
+
+    def __contains__(self, filter: K) -> bool:
+        return self._find(filter) is not None
+
+    @property
+    def roots(self) -> tuple[K, ...]:
+        """The filters that no other filter covers."""
+        return tuple(filter for filter, node in self._nodes.items() if not self._graph.above[node])
+
+    def predecessors(self, filter: K) -> tuple[K, ...]:
+        """The immediate predecessors of a filter; KeyError if it is not there."""
+        return self._in_order(self._graph.above[self._node(filter)])
+
+    def successors(self, filter: K) -> tuple[K, ...]:
+        """The immediate successors of a filter; KeyError if it is not there."""
+        return self._in_order(self._graph.below[self._node(filter)])
+
+    # --- search ---
+
+    def covering(self, filter: K) -> tuple[K, ...]:
+        """All filters here that cover a filter, which need not be here itself. If it is here, it is one of them."""
+        if (node := self._nodes.get(filter)) is not None:
+            return self._in_order(self._graph.ancestors({node}))
+        return self._in_order(self._asked(filter, self._coverers).tolist())
+
+    def covered(self, filter: K) -> tuple[K, ...]:
+        """All filters here that a filter covers, which need not be here itself. If it is here, it is one of them."""
+        if (node := self._nodes.get(filter)) is not None:
+            return self._in_order(self._graph.descendants({node}))
+        return self._in_order(self._asked(filter, self._covered).tolist())
+
+    def _asked(self, filter: K, search: Callable[[K, Row], Ids]) -> Ids:
+        """The nodes that a search finds for a filter that is no node."""
+        row = self._index.row(_boxes(filter))
+        nodes = search(filter, row)
+        self._index.release(row)
+        return nodes
+
+    def _coverers(self, filter: K, row: Row) -> Ids:
+        """The nodes that cover a filter, which has this row."""
+        candidates = self._index.coverers(row)
+        if not candidates.doubtful.size:
+            return candidates.sure
+        self.compared += candidates.doubtful.size
+        sample = _sample(filter)
+        return candidates.settled(lambda node: _covers(self._at(node), filter, sample))
+
+    def _covered(self, filter: K, row: Row) -> Ids:
+        """The nodes that a filter covers, which has this row."""
+        candidates = self._index.covered(row)
+        if not candidates.doubtful.size:
+            return candidates.sure
+        self.compared += candidates.doubtful.size
+        return candidates.settled(lambda node: _covers(filter, self._at(node), self._sample_at(node)))
+
+    def _sample_at(self, node: int) -> _Sample | None:
+        sample = self._samples[node]
+        if sample is None:
+            sample = self._samples[node] = _sample(self._at(node))
+        return sample
+
+    def _find(self, filter: K) -> int | None:
+        """The node of a filter, or of a filter that says the same."""
+        if (node := self._nodes.get(filter)) is not None:
+            return node
+        return self._graph.shared(self._asked(filter, self._coverers), self._asked(filter, self._covered))
+
+    def _node(self, filter: K) -> int:
+        node = self._find(filter)
+        if node is None:
+            raise KeyError(filter)
+        return node
+
+    def _at(self, node: int) -> K:
+        filter = self._filters[node]
+        assert filter is not None
+        return filter
+
+    def _in_order(self, nodes: Iterable[int]) -> tuple[K, ...]:
+        return tuple(map(self._at, sorted(nodes, key=self._sequence.__getitem__)))
+
+    def _placement(self, case: Case, node: int) -> Placement[K]:
+        graph = self._graph
+        return Placement(case, self._at(node), self._in_order(graph.above[node]), self._in_order(graph.below[node]))
+
+
+# --- filters and advertisements alike -----------------------------------------------------------
+
+# Values that a filter accepts, by attribute.
+_Sample = dict[str, Value]
+
+
+def _boxes(filter: Filter | Advertisement) -> Sequence[Box]:
+    return filter.boxes if isinstance(filter, Filter) else (filter.box,)
+
+
+def _sample(filter: Filter | Advertisement) -> _Sample | None:
+    """A value that a filter accepts for each attribute that it names; None where such values are not known."""
+    for box in _boxes(filter)[:1]:
+        # An attribute that must be absent has no value (None) and is left out.
+        sample = {name: value for name, values in box.sets.items() if (value := member(values)) is not None}
+        return None if UNDECIDED in sample.values() else sample
+    return None
+
+
+def _covers(wider: K, narrower: K, sample: _Sample | None) -> bool:
+    """Whether `wider` covers `narrower`. `sample` is accepted by `narrower`: if `wider` does not accept it, the answer
+    is no, without asking `covers`, which may need automata."""
+    if sample is not None and not any(box.contains(sample) for box in _boxes(wider)):
+        return False
+    return wider.covers(narrower)

@@ -1,0 +1,209 @@
+"""The registry of routing systems: name, settings, how to make a core, the messages between its brokers, its header.
+
+The configuration, the wire, the conformance suite, the live suite, scenarios, `--help` and the documentation read this
+registry; none of them has its own list of systems. To add a system, write a package beside this file, an entry in this
+registry, and an entry that tells the conformance suite its networks and ideal tables
+(`sim/conformance/entries.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from msgspec import ValidationError, convert
+
+from catchment.errors import InputError, shown
+from catchment.routing.baselines.messages import AddressedHeader, CentralizedSettings, Registration
+from catchment.routing.messages import BrokerMessage, Header
+from catchment.routing.parts.link_states import Links
+from catchment.routing.settings import Settings
+from catchment.routing.siena.messages import Advertised, Delegated, Interest, OriginHeader, Part, Wants, WantsChange
+from catchment.routing.siena.settings import HierarchicalSettings, HybridSettings, MergingSettings
+
+if TYPE_CHECKING:
+    from catchment.routing.core import RoutingCore
+
+S = TypeVar("S", bound=Settings)
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingSystem(Generic[S]):
+    """A routing system.
+
+    `messages` are the classes of all messages that its brokers send each other. A neighbor that sends anything else
+    loses its link. `header` is the class of the header that its brokers write on notifications."""
+
+    name: str
+    # One sentence, for `--help` and the documentation.
+    summary: str
+    settings: type[S]
+    make: Callable[[str, S], RoutingCore[Any]]
+    messages: tuple[type[BrokerMessage], ...] = ()
+    header: type[Header] = Header
+
+    def settings_of(self, given: Mapping[str, Any]) -> S:
+        """The settings struct, made from settings as they are written in a file. InputError says what is wrong with
+        them."""
+        try:
+            return convert(given, self.settings)
+        except ValidationError as problem:
+            known = ", ".join(self.settings.__struct_fields__) or "none"
+            raise InputError(f"settings of {self.name}: {problem}; it has {known}") from None
+
+    def core(self, name: str, given: Mapping[str, Any] | None = None) -> RoutingCore[Any]:
+        """The core of the broker `name`, with settings as they are written in a file."""
+        return self.make(name, self.settings_of(given or {}))
+
+
+# --- cores --------------------------------------------------------------------------------------
+# Each is imported when a broker is made: cores bring the matcher along, and whoever only reads the registry, such as
+# `catchment serve --help`, should not wait for it.
+
+
+def _general(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.siena.general import GeneralCore
+
+    return GeneralCore(name)
+
+
+def _acyclic(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.siena.acyclic import AcyclicCore
+
+    return AcyclicCore(name)
+
+
+def _hierarchical(name: str, settings: HierarchicalSettings) -> RoutingCore[Any]:
+    from catchment.routing.siena.hierarchical import HierarchicalCore
+
+    return HierarchicalCore(name, settings.master)
+
+
+def _advertising(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.siena.advertising import AdvertisingCore
+
+    return AdvertisingCore(name)
+
+
+def _delegating(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.siena.delegating import DelegatingCore
+
+    return DelegatingCore(name)
+
+
+def _merging(name: str, settings: MergingSettings) -> RoutingCore[Any]:
+    from catchment.routing.siena.making import merging_core
+
+    return merging_core(name, settings)
+
+
+def _hybrid(name: str, settings: HybridSettings) -> RoutingCore[Any]:
+    from catchment.routing.siena.making import hybrid_core
+
+    return hybrid_core(name, settings)
+
+
+def _flooding(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.baselines.flooding import FloodingCore
+
+    return FloodingCore(name)
+
+
+def _centralized(name: str, settings: CentralizedSettings) -> RoutingCore[Any]:
+    from catchment.routing.baselines.centralized import CentralizedCore
+
+    return CentralizedCore(name, settings.center)
+
+
+# --- the registry -------------------------------------------------------------------------------
+
+DEFAULT_SYSTEM: Final = "siena general"
+
+_ALL: Final[tuple[RoutingSystem[Any], ...]] = (
+    RoutingSystem(
+        "siena general",
+        "peers in any network; notifications go down the shortest-path tree of the broker they were published at",
+        Settings,
+        _general,
+        (Links, Wants, WantsChange),
+        OriginHeader,
+    ),
+    RoutingSystem(
+        "siena acyclic",
+        "peers in a network without cycles; filters are told hop by hop, reduced by covering",
+        Settings,
+        _acyclic,
+        (Interest,),
+    ),
+    RoutingSystem(
+        "siena hierarchical",
+        "a tree of masters; filters are told to the master, every notification goes up to the root",
+        HierarchicalSettings,
+        _hierarchical,
+        (Interest,),
+    ),
+    RoutingSystem(
+        "siena advertising",
+        "acyclic peers whose publishers advertise; filters are told only towards what overlaps them",
+        Settings,
+        _advertising,
+        (Interest, Advertised),
+    ),
+    RoutingSystem(
+        "siena delegating",
+        "siena advertising with parts of patterns watched upstream",
+        Settings,
+        _delegating,
+        (Interest, Advertised, Delegated, Part),
+    ),
+    RoutingSystem(
+        "siena merging",
+        "acyclic, hierarchical or advertising brokers that say several filters as one, and changes in batches",
+        MergingSettings,
+        _merging,
+        (Interest, Advertised),
+    ),
+    RoutingSystem(
+        "siena hybrid",
+        "units of different architecture joined by gateways",
+        HybridSettings,
+        _hybrid,
+        (Interest, Advertised, Links, Wants, WantsChange),
+        OriginHeader,
+    ),
+    RoutingSystem(
+        "flooding",
+        "every notification goes everywhere: a baseline",
+        Settings,
+        _flooding,
+    ),
+    RoutingSystem(
+        "centralized",
+        "one broker matches everything for all: a baseline",
+        CentralizedSettings,
+        _centralized,
+        (Links, Registration),
+        AddressedHeader,
+    ),
+)
+SYSTEMS: Final[dict[str, RoutingSystem[Any]]] = {system.name: system for system in _ALL}
+
+
+def system_named(name: str) -> RoutingSystem[Any]:
+    """The routing system with that name; InputError if there is none."""
+    if name not in SYSTEMS:
+        raise InputError(f"there is no routing system {shown(name)}: use one of {', '.join(SYSTEMS)}")
+    return SYSTEMS[name]
+
+
+@contextmanager
+def added(system: RoutingSystem[Any]) -> Iterator[None]:
+    """Adds a routing system from outside this package to the registry, for as long as the `with` block runs."""
+    assert system.name not in SYSTEMS, f"there is a system {system.name} already"
+    SYSTEMS[system.name] = system
+    try:
+        yield
+    finally:
+        del SYSTEMS[system.name]

@@ -1,0 +1,212 @@
+"""How the conformance suite runs each routing system: its networks, its settings for a network, its ideal tables.
+
+A routing system joins the suite by one entry here, besides its entry in the registry (`routing/systems.py`). A system
+may have several, with different settings. One that has none, or whose tables nothing checks, fails the suite.
+
+A run is an entry, a network and a seed, which gives a script (`scripts.py`). A run that fails is shrunk to the steps
+that matter and says how to run it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from catchment.errors import InputError
+from catchment.routing.systems import SYSTEMS, RoutingSystem, system_named
+from catchment.sim.conformance.checkers import Network, reachable
+from catchment.sim.conformance.ideal import (
+    acyclic_tables,
+    advertising_tables,
+    centralized_tables,
+    flooding_tables,
+    general_tables,
+    hierarchical_tables,
+    served_centrally,
+)
+from catchment.sim.conformance.ideal_delegating import delegating_tables
+from catchment.sim.conformance.ideal_hybrid import hybrid_tables
+from catchment.sim.conformance.ideal_merging import imperfectly_merging_tables, merging_tables
+from catchment.sim.hybrid import (
+    as_hybrid,
+    clusters_in_acyclic,
+    hierarchies_in_general,
+    random_hybrid,
+    three_deep,
+)
+from catchment.sim.network import MILLISECOND, Quality
+from catchment.sim.simulation import MakeCore, Simulation
+from catchment.sim.topology import Topology, balanced_tree, line, mesh, random_network, random_tree, ring, star
+
+# A run of the suite takes some hundred; one that takes so many loops.
+RUN_OCCURRENCES_MAX: Final = 20_000
+# How long merging brokers wait, and what share of what they let through nobody need have asked for.
+MERGING_BATCH_MS: Final = 5.0
+MERGING_SHARE: Final = 0.3
+
+# Settings as they are written in a file.
+Settings = Mapping[str, Any]
+# What each broker has to know of its place in a network, if all are told these settings.
+Places = Callable[[Topology, Settings], Mapping[str, Settings]]
+# What is wrong with the tables of a settled network.
+Tables = Callable[[Simulation], Iterator[str]]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A routing system in the suite."""
+
+    system: str
+    networks: tuple[str, ...]
+    tables: Tables
+    places: Places = lambda topology, settings: {}
+    # What the suite tells all brokers. A scenario has its own.
+    settings: Settings = field(default_factory=dict)
+    # Publications that were not advertised are refused.
+    needs_advertisements: bool = False
+    # The brokers whose clients must get what is published at one.
+    served: Callable[[Network, str], set[str]] = reachable
+
+    @property
+    def needs_tree(self) -> bool:
+        """Whether it is for networks without cycles alone."""
+        return set(self.networks) <= set(TREES)
+
+    @property
+    def needs_units(self) -> bool:
+        """Whether it is for networks of units alone."""
+        return set(self.networks) <= {*HYBRIDS, *ADVERTISING_HYBRIDS}
+
+    def settings_for(self, topology: Topology, settings: Settings | None = None) -> dict[str, Settings]:
+        """For each broker: what it has to know of its place, and the settings of all, the suite's unless given."""
+        for_all = self.settings if settings is None else settings
+        by_place = self.places(topology, for_all)
+        return {broker: {**by_place.get(broker, {}), **for_all} for broker in topology.brokers}
+
+    def make_core(self, topology: Topology, settings: Settings | None = None) -> MakeCore:
+        """What makes the cores of brokers; InputError if the settings are wrong."""
+        system: RoutingSystem[Any] = system_named(self.system)
+        given = {broker: system.settings_of(some) for broker, some in self.settings_for(topology, settings).items()}
+        return lambda broker: system.make(broker, given[broker])
+
+
+# --- settings by place --------------------------------------------------------------------------
+
+
+def _masters(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
+    return {broker: {"master": master} if master else {} for broker, master in topology.masters().items()}
+
+
+def _masters_around_hierarchical(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
+    return _masters(topology, settings) if settings.get("around") == "hierarchical" else {}
+
+
+def _center(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
+    return {broker: {"center": topology.brokers[0]} for broker in topology.brokers}
+
+
+def _units(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
+    by_place: dict[str, Settings] = {}
+    for broker, memberships in as_hybrid(topology).memberships().items():
+        units = []
+        for member in memberships:
+            master = {} if member.master is None else {"master": member.master}
+            units.append({"unit": member.unit, "kind": member.kind, "neighbors": sorted(member.neighbors), **master})
+        by_place[broker] = {"units": units}
+    return by_place
+
+
+def _advertising_units(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
+    if any(unit.kind != "advertising" for unit in as_hybrid(topology).units):
+        raise InputError("units are to be of kind advertising here: for others use siena hybrid")
+    return _units(topology, settings)
+
+
+# --- entries ------------------------------------------------------------------------------------
+
+TREES: Final = ("line", "star", "balanced tree", "random tree")
+ANY_NETWORK: Final = ("random tree", "ring", "mesh", "random network")
+HYBRIDS: Final = ("hierarchies in general", "clusters in acyclic", "three deep", "random hybrid")
+ADVERTISING_HYBRIDS: Final = ("advertising units",)
+ENTRIES: Final[dict[str, Entry]] = {
+    "siena acyclic": Entry("siena acyclic", TREES, acyclic_tables),
+    "siena hierarchical": Entry("siena hierarchical", TREES, hierarchical_tables, _masters),
+    "siena advertising": Entry("siena advertising", TREES, advertising_tables, needs_advertisements=True),
+    "siena delegating": Entry("siena delegating", TREES, delegating_tables, needs_advertisements=True),
+    "siena merging": Entry(
+        "siena merging", TREES, merging_tables, _masters_around_hierarchical, {"batch_ms": MERGING_BATCH_MS}
+    ),
+    "siena merging imperfect": Entry(
+        "siena merging",
+        TREES,
+        imperfectly_merging_tables,
+        settings={"batch_ms": MERGING_BATCH_MS, "merging": MERGING_SHARE},
+    ),
+    "siena merging advertising": Entry(
+        "siena merging",
+        TREES,
+        merging_tables,
+        settings={"batch_ms": MERGING_BATCH_MS, "around": "advertising"},
+        needs_advertisements=True,
+    ),
+    "flooding": Entry("flooding", ANY_NETWORK, flooding_tables),
+    "centralized": Entry("centralized", ANY_NETWORK, centralized_tables, _center, served=served_centrally),
+    "siena general": Entry("siena general", ANY_NETWORK, general_tables),
+    "siena hybrid": Entry("siena hybrid", HYBRIDS, hybrid_tables, _units),
+    "siena hybrid advertising": Entry(
+        "siena hybrid", ADVERTISING_HYBRIDS, hybrid_tables, _advertising_units, needs_advertisements=True
+    ),
+}
+
+
+def entry_of(system: str) -> Entry:
+    """The first entry of a routing system, for scenarios. InputError if there is none."""
+    name = system_named(system).name
+    for entry in ENTRIES.values():
+        if entry.system == name:
+            return entry
+    raise InputError(f"{name} cannot be simulated: it has no entry in sim/conformance/entries.py")
+
+
+def unchecked_systems() -> list[str]:
+    """Routing systems that the suite does not run."""
+    return sorted(set(SYSTEMS) - {entry.system for entry in ENTRIES.values()})
+
+
+NETWORKS: Final[dict[str, Callable[[int], Topology]]] = {
+    "line": lambda seed: line(2 + seed % 4),
+    "star": lambda seed: star(3 + seed % 4),
+    "balanced tree": lambda seed: balanced_tree(3 + seed % 7),
+    "random tree": lambda seed: random_tree(2 + seed % 9, seed),
+    "ring": lambda seed: ring(3 + seed % 6),
+    "mesh": lambda seed: mesh(3 + seed % 3),
+    "random network": lambda seed: random_network(4 + seed % 7, seed, 1 + seed % 5),
+    "hierarchies in general": lambda seed: hierarchies_in_general(2 + seed % 3, 1 + seed % 4, seed),
+    "clusters in acyclic": lambda seed: clusters_in_acyclic(2 + seed % 2, 2 + seed % 3, seed),
+    "three deep": three_deep,
+    "random hybrid": random_hybrid,
+    "advertising units": lambda seed: random_hybrid(seed, ("advertising",)),
+}
+QUALITIES: Final = (
+    Quality(),
+    Quality(jitter_us=2 * MILLISECOND),
+    Quality(jitter_us=3 * MILLISECOND, loss_share=0.2, duplicate_share=0.1),
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the suite."""
+
+    entry: str
+    network: str
+    seed: int
+
+    @property
+    def command(self) -> str:
+        return f"./dev soak --system '{self.entry}' --network '{self.network}' --seed {self.seed}"
+
+
+def all_runs(seeds: Sequence[int]) -> list[Run]:
+    return [Run(name, network, seed) for seed in seeds for name, entry in ENTRIES.items() for network in entry.networks]

@@ -1,0 +1,256 @@
+"""Runs scripts of the conformance suite, and makes a failing one small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol, assert_never
+
+from catchment.errors import LimitError
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
+from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
+from catchment.model.values import Value
+from catchment.routing.messages import Time, Wanted
+from catchment.routing.systems import system_named
+from catchment.sim.conformance.checkers import DeliveryChecker, Network, ViolationError
+from catchment.sim.conformance.entries import ENTRIES, NETWORKS, QUALITIES, RUN_OCCURRENCES_MAX, Entry, Run
+from catchment.sim.conformance.ideal import client_tables, leftovers
+from catchment.sim.conformance.scripts import (
+    Advertises,
+    Cancels,
+    Connect,
+    Crashes,
+    Cuts,
+    Disconnect,
+    Doing,
+    Heals,
+    Publishes,
+    Restarts,
+    Resumes,
+    Script,
+    Settles,
+    Subscribes,
+    Suspends,
+    Unadvertises,
+    Unsubscribes,
+    Watches,
+    script_of,
+)
+from catchment.sim.conformance.sequences import SequenceChecker
+from catchment.sim.network import Quality
+from catchment.sim.simulation import Simulation
+from catchment.sim.topology import Topology
+from catchment.wire.frames import WireError
+from catchment.wire.messages import between_brokers
+
+# Scripts tried while shrinking: each takes some milliseconds.
+SHRINK_RUNS_MAX: Final = 2_000
+SHOWN_MAX: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run came to: nothing wrong, or the violation and the fewest steps that lead to it."""
+
+    run: Run
+    violation: str | None
+    script: Script
+    deliveries: int
+    core_messages: int
+
+    def __str__(self) -> str:
+        if self.violation is None:
+            run = self.run
+            return f"{run.entry}, {run.network}, seed {run.seed}: {self.deliveries} deliveries, nothing wrong"
+        steps = "\n".join(f"  {step.after:>6} µs  {step.doing!r}" for step in self.script)
+        return f"{self.violation}\nrun again: {self.run.command}\nthe steps that matter:\n{steps}"
+
+
+def outcome_of(run: Run, *, shrink: bool = True) -> Outcome:
+    """Runs it; makes its script small if it fails."""
+    chosen = ENTRIES[run.entry]
+    topology = NETWORKS[run.network](run.seed)
+    quality = QUALITIES[run.seed % len(QUALITIES)]
+    script = script_of(topology, run.seed)
+    violation, simulation, checker = _tried(script, chosen, topology, quality, run.seed)
+    if violation is not None and shrink:
+        # Any violation will do: a smaller script may show the same mistake in another way.
+        script = shrunk(script, lambda some: _tried(some, chosen, topology, quality, run.seed)[0] is not None)
+        violation = _tried(script, chosen, topology, quality, run.seed)[0]
+    return Outcome(run, violation, script, checker.delivered_count, simulation.core_messages)
+
+
+def _tried(
+    script: Script, entry: Entry, topology: Topology, quality: Quality, seed: int
+) -> tuple[str | None, Simulation, DeliveryChecker]:
+    system = system_named(entry.system)
+    checker = DeliveryChecker(needs_advertisements=entry.needs_advertisements, served=entry.served)
+    sequences = SequenceChecker(entry.served, entry.needs_advertisements)
+    simulation = Simulation(
+        topology,
+        entry.make_core(topology),
+        seed=seed,
+        quality=quality,
+        observers=(checker, sequences),
+        occurrences_max=RUN_OCCURRENCES_MAX,
+        language=between_brokers(system.messages, system.header),
+    )
+    try:
+        Player(simulation, checker, sequences, lambda: wrong_in(simulation, entry)).play(script)
+    except (ViolationError, LimitError, WireError) as problem:
+        return str(problem), simulation, checker
+    return None, simulation, checker
+
+
+def wrong_in(simulation: Simulation, entry: Entry) -> Iterator[str]:
+    """What is wrong in a settled network."""
+    yield from client_tables(simulation)
+    yield from entry.tables(simulation)
+    if not any(client.wants for client in simulation.clients.values()):
+        yield from leftovers(simulation)
+
+
+class Playable(Network, Protocol):
+    """A network in which a script can be played: as `Simulation` says, or live."""
+
+    @property
+    def is_quiescent(self) -> bool: ...
+
+    def settle(self) -> None: ...
+
+    def advance(self, duration: Time, /) -> None: ...
+
+    def connect(self, identity: str, broker: str) -> None: ...
+
+    def disconnect(self, identity: str) -> None: ...
+
+    def subscribe(self, identity: str, id: str, wanted: Wanted) -> None: ...
+
+    def cancel(self, identity: str, id: str) -> None: ...
+
+    def unsubscribe(self, identity: str, unwanted: Filter | Pattern) -> None: ...
+
+    def advertise(self, identity: str, advertisement: Advertisement) -> None: ...
+
+    def unadvertise(self, identity: str, advertisement: Advertisement) -> None: ...
+
+    def suspend(self, identity: str) -> None: ...
+
+    def resume(self, identity: str) -> None: ...
+
+    def publish(self, identity: str, attributes: Mapping[str, Value]) -> Notification | None: ...
+
+    def cut(self, one: str, other: str) -> None: ...
+
+    def heal(self, one: str, other: str) -> None: ...
+
+    def crash(self, broker: str) -> None: ...
+
+    def restart(self, broker: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Player:
+    """Plays a script; ViolationError for what must not be. `wrong` says what is wrong inside a settled network."""
+
+    network: Playable
+    checker: DeliveryChecker
+    sequences: SequenceChecker
+    wrong: Callable[[], Iterable[str]]
+
+    def play(self, script: Script) -> None:
+        for step in script:
+            if step.after:
+                self.network.advance(step.after)
+            self._watch(step.doing)
+            self._do(step.doing)
+            if self.sequences.watched:
+                self.network.settle()
+                self.sequences.at_quiescence()
+
+    def _watch(self, doing: Doing) -> None:
+        """Before a step: which patterns it leaves fresh, and whether they are watched."""
+        sequences = self.sequences
+        match doing:
+            case Subscribes() if doing.is_pattern and self.network.is_quiescent:
+                sequences.watched.clear()
+                sequences.fresh[doing.client, doing.id] = Pattern(doing.wanted)
+            case Watches():
+                self.network.settle()
+                sequences.watch(self.network)
+            case Publishes():
+                sequences.fresh.clear()
+            case _:
+                sequences.watched.clear()
+                sequences.fresh.clear()
+
+    def _do(self, doing: Doing) -> None:
+        network, checker = self.network, self.checker
+        if checker.is_settled and not isinstance(doing, Publishes):
+            # What was published is wanted by those who wanted it then: it arrives before anything changes.
+            network.settle()
+            checker.at_quiescence(network)
+            checker.is_settled = False
+        match doing:
+            case Connect():
+                network.connect(doing.client, doing.broker)
+            case Disconnect():
+                network.disconnect(doing.client)
+            case Subscribes():
+                wanted = Pattern(doing.wanted) if doing.is_pattern else Filter(doing.wanted)
+                checker.wanted(doing.client, doing.id, wanted)
+                network.subscribe(doing.client, doing.id, wanted)
+            case Cancels():
+                network.cancel(doing.client, doing.id)
+            case Unsubscribes():
+                network.unsubscribe(doing.client, Filter(doing.filter))
+            case Advertises():
+                network.advertise(doing.client, Advertisement(doing.advertisement))
+            case Unadvertises():
+                network.unadvertise(doing.client, Advertisement(doing.advertisement))
+            case Suspends():
+                network.suspend(doing.client)
+            case Resumes():
+                network.resume(doing.client)
+            case Publishes():
+                network.publish(doing.client, dict(doing.attributes))
+            case Cuts():
+                network.cut(doing.one, doing.other)
+            case Heals():
+                network.heal(doing.one, doing.other)
+            case Crashes():
+                network.crash(doing.broker)
+            case Restarts():
+                network.restart(doing.broker)
+            case Settles() | Watches():
+                self._settle()
+            case _:
+                assert_never(doing)
+
+    def _settle(self) -> None:
+        self.network.settle()
+        self.checker.at_quiescence(self.network)
+        if wrong := list(self.wrong()):
+            raise ViolationError("; ".join(wrong[:SHOWN_MAX]))
+        self.checker.is_settled = True
+
+
+def shrunk(script: Script, fails: Callable[[Script], bool]) -> Script:
+    """A script that still fails, without steps that it fails without: pieces of half the length, then of a quarter,
+    and so on, are left out."""
+    tried = 0
+    size = len(script) // 2
+    while size >= 1 and tried < SHRINK_RUNS_MAX:
+        start, smaller = 0, False
+        while start < len(script) and tried < SHRINK_RUNS_MAX:
+            candidate = script[:start] + script[start + size :]
+            tried += 1
+            if fails(candidate):
+                script, smaller = candidate, True
+            else:
+                start += size
+        if not smaller or size > 1:
+            size //= 2
+    return script
