@@ -75,13 +75,15 @@ def _slots(
     """Slots for one constraint (`name`), for a long list, a short list or a very long list joined by `or`, and for a
     list joined by `and`."""
     drawn, compared = Weighted(attributes), Weighted(operators)
+    # A text may contain several literals. It cannot end in two different ones, nor be equal to two.
+    joinable = {operator: weight for operator, weight in operators.items() if operator in ("contains", "glob")}
     return {
         name: Slot(drawn, compared, vocabulary),
         f"{name}_many": Slot(drawn, compared, vocabulary, " or ", Weighted(MANY)),
         f"{name}_some": Slot(drawn, compared, vocabulary, " or ", Weighted(SOME)),
         f"{name}_few": Slot(drawn, compared, vocabulary, " or ", Weighted(FEW)),
         f"{name}_long": Slot(drawn, compared, vocabulary, " or ", Weighted(LONG)),
-        f"{name}_all": Slot(drawn, compared, vocabulary, " and ", Weighted(ALL)),
+        f"{name}_all": Slot(drawn, Weighted(joinable or operators), vocabulary, " and ", Weighted(ALL)),
     }
 
 
@@ -122,7 +124,7 @@ SLOTS: Final[dict[str, Slot]] = {
     **_slots("entry", _ENTRY, {"=": 30, "contains": 9, "suffix": 4, "prefix": 1}),
     **_slots("service", {"ImagePath": 38, "ServiceFileName": 16}, {"contains": 50, "suffix": 4, "prefix": 1}),
     **_slots("audited", _AUDITED, {"=": 136, "contains": 9, "suffix": 3}),
-    **_slots("argument", {"type": 14, "a0": 10, "a1": 9, "a2": 3}, {"=": 30, "contains": 3}),
+    **_slots("argument", {"type": 14, "a0": 10, "a1": 9, "a2": 3, "a3": 1, "a4": 1}, {"=": 30, "contains": 3}),
     **_slots("agent", {"c-useragent": 1}, {"=": 90, "glob": 16, "contains": 4}),
     **_slots("traced", _TRACED, {"suffix": 90, "=": 40, "contains": 20, "glob": 10, "prefix": 6}),
     **_slots("malware", {"Signature": 33, "FileName": 56, "Contents": 36}, {"contains": 110, "suffix": 8}),
@@ -224,15 +226,15 @@ _REGISTRY: Final = """
 3 key_some
 5 key and not value
 2 (key and value) and not home
-2 key_all and key_some and value and value_few
+2 key_all and key_some and value
 1 key and not (home and value)
 2 key_all and value_some
 2 (key and value) and not ((home and value) or (home and key and value) or value)
 2 key_some and not value_few
 1 (key and value_all) or (key_some and value) or key
-1 key and ((key and value) or (key and value_few))
+1 key and ((key_all and value) or (key_all and value_few))
 2 (key and value_some) and not ((home and key) or value or home) and not (not exists(Image) or home_few)
-1 key and (value or (key or key_few))
+1 key and (value or (value or key_few))
 """
 
 _FILE: Final = """
