@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "pipeline": {"matching", "routing", "sim", "studies", "client"},
     "console": set(),
     "demo": set(),
+    "sigma": set(),
     "__init__": {"matching", "client"},
     "__main__": {"cli"},
 }
@@ -49,6 +50,7 @@ RESERVED: dict[str, tuple[str, ...]] = {
     "pyarrow": ("matching/*", "pipeline/*"),
     "ahocorasick_rs": ("matching/*",),
     "lark": ("model/*",),
+    "yaml": ("sigma/*",),
     "random": ("sim/*",),
     "numpy.random": ("sim/*",),
     "asyncio": ("broker/*", "client/*"),
@@ -81,7 +83,7 @@ FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 
 # What `import catchment` must not bring along.
-HEAVY = {"numba", "pyarrow", "pandas", "pyspark", "starlette", "uvicorn", "matplotlib", "cyclopts", "rich"}
+HEAVY = {"numba", "pyarrow", "pandas", "pyspark", "starlette", "uvicorn", "matplotlib", "cyclopts", "rich", "yaml"}
 
 # Written so that it does not match itself.
 STRAY = re.compile(
