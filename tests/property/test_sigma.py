@@ -24,7 +24,7 @@ text_keys = st.builds(str.__add__, st.sampled_from(TEXT_FIELDS), text_modifiers)
 number_keys = st.sampled_from(("N", "N|lt", "N|lte", "N|gt", "N|gte", "N|neq"))
 encoded_keys = st.sampled_from(("A|base64|contains", "A|base64offset|contains", "B|wide|base64offset|contains"))
 fields = st.one_of(
-    st.tuples(text_keys, texts | st.lists(texts, min_size=1, max_size=3)),
+    st.tuples(text_keys, texts | st.lists(texts, min_size=1, max_size=2)),
     st.tuples(number_keys, numbers),
     st.tuples(st.just("N"), st.lists(numbers, min_size=1, max_size=3)),
     st.tuples(st.sampled_from(("A|exists", "N|exists")), st.booleans()),
@@ -43,7 +43,7 @@ conditions = st.recursive(
         st.tuples(inner, inner).map("{0[0]} or {0[1]}".format),
         inner.map("({})".format),
     ),
-    max_leaves=4,
+    max_leaves=3,
 )
 rules = st.builds(
     lambda parts, condition: {"detection": dict(zip(NAMES, parts, strict=True)) | {"condition": condition}},
