@@ -11,10 +11,11 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+import yaml
 
 from catchment.cli import main
 from catchment.model.filter import Filter
-from catchment.sigma import FILE_BYTES_MAX, ImportedRule, LetterCase, RejectedRule, RuleReader
+from catchment.sigma import FILE_BYTES_MAX, ImportedRule, LetterCase, RejectedRule, RuleReader, rules
 from catchment.sigma.expressions import Comparison, written
 from catchment.sigma.values import Wildcard, pieces
 
@@ -357,14 +358,27 @@ def test_selections_that_the_condition_does_not_name_do_not_matter() -> None:
 
 def test_a_file_of_several_documents() -> None:
     first, second = "title: one\nid: i\n" + detection("{A: x}").partition("\n")[2], detection("{A|re: x}")
-    rules = read("\n---\n".join([first, second, "", detection("{B: y}"), first]))
-    assert [(type(rule), rule.title) for rule in rules] == [
+    read_rules = read("\n---\n".join([first, second, "", detection("{B: y}"), first]))
+    assert [(type(rule), rule.title) for rule in read_rules] == [
         (ImportedRule, "one"), (RejectedRule, "one"), (ImportedRule, "one"), (RejectedRule, "one"),
     ]  # fmt: skip
-    assert [rule.id for rule in rules if isinstance(rule, ImportedRule)] == ["i", "rules/some.yml#4"]
-    assert isinstance(rules[3], RejectedRule)
-    assert (rules[3].kind, rules[3].document) == ("id", 5)
-    assert "rules/some.yml#1 has the same id i" in rules[3].reason
+    assert [rule.id for rule in read_rules if isinstance(rule, ImportedRule)] == ["i", "rules/some.yml#4"]
+    assert isinstance(read_rules[3], RejectedRule)
+    assert (read_rules[3].kind, read_rules[3].document) == ("id", 5)
+    assert "rules/some.yml#1 has the same id i" in read_rules[3].reason
+
+
+def test_yaml_without_its_library_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then PyYAML has another loader, which is written in Python."""
+    monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+    rules._loader.cache_clear()
+    try:
+        for text, filter in RULES.values():
+            assert imported(text) == filter
+        for text in ("a: " + "[" * 50_000, "a: {A: x, A: y}", 'a: "\\ud800"', 'a: "\\ud800": 1', "title: ["):
+            assert rejected(text).kind in ("size", "YAML")
+    finally:
+        rules._loader.cache_clear()
 
 
 # --- the command --------------------------------------------------------------------------------

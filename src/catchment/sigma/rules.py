@@ -231,7 +231,16 @@ def _loader() -> type[SafeLoader]:
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
     class RuleLoader(base):  # type: ignore[misc]
-        """Refuses a map with the same key twice: YAML would silently keep the last, and the rule would say less."""
+        """Refuses a map with the same key twice: YAML would silently keep the last, and the rule would say less. Also
+        refuses half of a surrogate pair, which is no character; the loader in C does so by itself."""
+
+        def construct_scalar(self, node: yaml.ScalarNode) -> Any:
+            try:
+                node.value.encode()
+            except UnicodeEncodeError:
+                problem = "half of a surrogate pair is no character"
+                raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
+            return super().construct_scalar(node)
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
             keys = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
