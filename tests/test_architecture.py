@@ -39,6 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "pipeline": {"matching", "routing", "sim", "studies", "client"},
     "console": set(),
     "demo": set(),
+    "sigma": set(),
     "__init__": {"matching", "client"},
     "__main__": {"cli"},
 }
@@ -50,6 +51,7 @@ RESERVED: dict[str, tuple[str, ...]] = {
     "pyarrow": ("matching/*", "pipeline/*"),
     "ahocorasick_rs": ("matching/*",),
     "lark": ("model/*",),
+    "yaml": ("sigma/*",),
     "random": ("sim/*",),
     "numpy.random": ("sim/*",),
     "asyncio": ("broker/*", "client/*"),
@@ -82,7 +84,7 @@ FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 
 # What `import catchment` must not bring along.
-HEAVY = {"numba", "pyarrow", "pandas", "pyspark", "starlette", "uvicorn", "matplotlib", "cyclopts", "rich"}
+HEAVY = {"numba", "pyarrow", "pandas", "pyspark", "starlette", "uvicorn", "matplotlib", "cyclopts", "rich", "yaml"}
 
 # Written so that it does not match itself.
 STRAY = re.compile(

@@ -31,8 +31,9 @@ RUN_SESSIONS = "import doctest; raise SystemExit(doctest.testfile({0!r}, module_
 
 
 def pages() -> list[Path]:
-    """The pages of the project: those in its root directory, then those under docs/."""
-    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    """The pages of the project: those in its root directory, then those under docs/ and examples/."""
+    below = [page for directory in ("docs", "examples") for page in sorted((ROOT / directory).rglob("*.md"))]
+    return [*sorted(ROOT.glob("*.md")), *below]
 
 
 def prose(text: str) -> str:

@@ -277,6 +277,8 @@ def test_a_parse_error_points_at_the_place(run: Run, text: str, shown: str) -> N
         (["check", "x = 1", "--dialect", "sql"], "cesql"),
         (["check", "x", "=", "1"], "in quotes"),
         (["check"], "FILTER"),
+        (["sub"], "either FILTER or --subscriptions FILE"),
+        (["sub", "x = 1", "--subscriptions", "file"], "either FILTER or --subscriptions FILE"),
         (["chekc"], 'Did you mean "check"'),
         (["check", "x = 1", "--bogus"], "--bogus"),
         (["check", "not " * 10_000 + "x = 1"], "FILTER_DEPTH_MAX"),
@@ -293,6 +295,28 @@ def test_bad_usage_is_a_short_message_and_code_2(run: Run, arguments: list[str],
     assert err.startswith("error: ")
     assert words in err
     assert len(err) < 600
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b"", "the file is empty"),
+        (b"x = 1", "line 1: write a JSON object with id and filter"),
+        (b"[]", "line 1: write a JSON object with id and filter"),
+        (b'{"id": "a"}', "line 1: write a JSON object with id and filter"),
+        (b'{"id": 1, "filter": "x = 1"}', "id and filter are texts"),
+        (
+            b'{"id": "a", "filter": "x = 1"}\n\n{"id": "a", "filter": "x = 2"}',
+            "line 3: id and filter are texts, and no two",
+        ),
+        (b'{"id": "a", "filter": "x ="}', "line 1, column 4"),
+        (b'{"id": "a", "filter": "x LIKE", "dialect": "cesql"}', "expected a quoted string"),
+    ],
+)
+def test_a_bad_file_of_subscriptions(run: Run, write_lines: WriteLines, line: bytes, words: str) -> None:
+    code, out, err = run("sub", "--subscriptions", write_lines(line))
+    assert (code, out) == (2, "")
+    assert words in err
 
 
 # --- the program --------------------------------------------------------------------------------
@@ -327,6 +351,10 @@ def test_each_command_has_help(run: Run, command: str) -> None:
     assert out.startswith(f"Usage: catchment {command} ")
 
 
+def module(command: str) -> str:
+    return f"catchment.cli.{command.replace('-', '_')}"
+
+
 def loaded_modules(*arguments: str) -> set[str]:
     """The modules that a process has loaded when it has run this command line."""
     script = "import sys; from catchment.cli import main; main(sys.argv[1:]); sys.stdout.write(' '.join(sys.modules))"
@@ -336,13 +364,13 @@ def loaded_modules(*arguments: str) -> set[str]:
 
 def test_help_loads_all_commands_and_nothing_heavy() -> None:
     loaded = loaded_modules("--help")
-    assert {f"catchment.cli.{command}" for command in COMMANDS} <= loaded
+    assert set(map(module, COMMANDS)) <= loaded
     assert not {"numba", "numpy", "pyarrow", "pyspark", "asyncio"} & loaded
 
 
 def test_a_command_loads_no_other_command() -> None:
     loaded = loaded_modules("pub", "--help")
-    assert {command for command in COMMANDS if f"catchment.cli.{command}" in loaded} == {"pub"}
+    assert {command for command in COMMANDS if module(command) in loaded} == {"pub"}
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

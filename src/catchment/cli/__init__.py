@@ -44,12 +44,13 @@ Then try:   catchment check "symbol = 'DIS' and price > 100"
 """
 EPILOGUE: Final = "Exit codes: 0 ok, 1 failed, 2 bad usage."
 
-# The commands as `catchment --help` lists them. The command `check` is the function `check` in the file `check`.
+# The commands as `catchment --help` lists them. The command `check` is the function `check` in the file `check`, and
+# `import-sigma` is `import_sigma` in `import_sigma`.
 COMMANDS_BY_GROUP: Final = {
     "Start here": ("tour", "demo", "check"),
     "A live network": ("serve", "pub", "sub", "advertise", "explain", "top"),
     "Files and archives, on Spark": ("compile", "match", "stream", "detect", "archive", "compact", "replay"),
-    "More": ("simulate", "warm"),
+    "More": ("import-sigma", "simulate", "warm"),
 }
 
 
@@ -73,8 +74,9 @@ def _app(arguments: Sequence[str]) -> App:
         group = Group.create_ordered(title)
         for position, name in enumerate(names):
             if name in needed:
-                command = getattr(import_module(f"catchment.cli.{name}"), name)
-                app.command(command, group=group, sort_key=position)
+                identifier = name.replace("-", "_")
+                command = getattr(import_module(f"catchment.cli.{identifier}"), identifier)
+                app.command(command, name=name, group=group, sort_key=position)
     app["--help"].group = app["--version"].group = group
     return app
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter
 
 from catchment.cli.arguments import parsed_filter, parsed_pattern
 from catchment.cli.client import with_client
 from catchment.cli.options import DialectOption, IdentityOption, JsonFlag, UrlOption
-from catchment.cli.terminal import console
+from catchment.cli.terminal import BadUsage, console
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
 from catchment.model.pattern import Pattern
@@ -20,11 +22,17 @@ from catchment.model.values import format_time
 if TYPE_CHECKING:
     from catchment.client import Client, Delivered
 
+SUBSCRIPTIONS_HELP: Final = (
+    "Subscribe to each filter in a file instead: JSON Lines with id and filter, as catchment import-sigma writes them."
+)
+Wanted = Filter | Pattern | Cesql
+
 
 def sub(
-    filter: Annotated[str, Parameter(help="A filter or a pattern, in quotes.")],
+    filter: Annotated[str | None, Parameter(help="A filter or a pattern, in quotes.")] = None,
     /,
     *,
+    subscriptions: Annotated[str | None, Parameter(help=SUBSCRIPTIONS_HELP, metavar="FILE")] = None,
     url: UrlOption = "",
     identity: IdentityOption = None,
     dialect: DialectOption = "catchment",
@@ -35,18 +43,22 @@ def sub(
 
     Runs until you interrupt it. If the connection is lost, it connects and subscribes again.
     """
-    wanted = _filter_or_pattern(filter, dialect)
+    if (filter is None) == (subscriptions is None):
+        raise BadUsage("give either FILTER or --subscriptions FILE")
+    wanted = None if filter is None else _filter_or_pattern(filter, dialect)
+    wanted_by_id = {} if subscriptions is None else _read(subscriptions, dialect)
 
     async def subscribe(client: Client) -> int:
-        subscription = await client.subscribe(wanted)
+        delivered = await _subscribe_all(client, wanted_by_id) if wanted is None else await client.subscribe(wanted)
         if not as_json:
-            print(f"subscribed at {client.broker} as {client.identity}: {wanted}", file=sys.stderr, flush=True)
+            what = f"{len(wanted_by_id):,} filters of {subscriptions}" if wanted is None else str(wanted)
+            print(f"subscribed at {client.broker} as {client.identity}: {what}", file=sys.stderr, flush=True)
         deliveries = 0
-        async for delivery in subscription:
+        async for delivery in delivered:
             if as_json:
                 print(json.dumps(_to_json(delivery), ensure_ascii=False), flush=True)
             else:
-                _print_delivery(delivery)
+                _print_delivery(delivery, with_ids=subscriptions is not None)
             deliveries += 1
             if count is not None and deliveries >= count:
                 break
@@ -55,7 +67,36 @@ def sub(
     return with_client(url, identity, subscribe, reconnect=True)
 
 
-def _filter_or_pattern(text: str, dialect: str) -> Filter | Pattern | Cesql:
+async def _subscribe_all(client: Client, wanted_by_id: Mapping[str, Wanted]) -> AsyncIterator[Delivered]:
+    """Makes the subscriptions. Returns the deliveries of all together: what several of them match comes once."""
+    delivered = aiter(client)
+    for id, wanted in wanted_by_id.items():
+        # Each subscription also has deliveries of its own. They are dropped, so that they do not wait to be read.
+        await client.subscribe(wanted, id=id, take=lambda _: None)
+    return delivered
+
+
+def _read(path: str, dialect: str) -> dict[str, Wanted]:
+    """The filters of a file by their ids."""
+    wanted_by_id: dict[str, Wanted] = {}
+    for number, line in enumerate(Path(path).read_text("utf-8").split("\n"), 1):
+        if not line.strip():
+            continue
+        where = f"--subscriptions {path}, line {number}"
+        try:
+            row = json.loads(line)
+            id, text = row["id"], row["filter"]
+        except (ValueError, TypeError, KeyError):
+            raise BadUsage(f"{where}: write a JSON object with id and filter on each line") from None
+        if not isinstance(id, str) or not isinstance(text, str) or id in wanted_by_id:
+            raise BadUsage(f"{where}: id and filter are texts, and no two lines have the same id")
+        wanted_by_id[id] = parsed_filter(where, text, row.get("dialect") or dialect)
+    if not wanted_by_id:
+        raise BadUsage(f"--subscriptions {path}: the file is empty")
+    return wanted_by_id
+
+
+def _filter_or_pattern(text: str, dialect: str) -> Wanted:
     """A pattern if the text looks like `[filter] -> [filter]`, otherwise a filter."""
     if dialect == "catchment" and text.lstrip().startswith("[") and "->" in text:
         return parsed_pattern("FILTER", text)
@@ -74,8 +115,10 @@ def _to_json(delivery: Delivered) -> dict[str, Any]:
     return document
 
 
-def _print_delivery(delivery: Delivered) -> None:
+def _print_delivery(delivery: Delivered, with_ids: bool) -> None:
     out = console()
+    if with_ids:
+        out.print(", ".join(delivery.subscriptions), style="bold", soft_wrap=True)
     if delivery.missed or delivery.gap:
         why = f"{delivery.missed:,} missed" if delivery.missed else "the connection was lost: some may be missing"
         out.print(f"  ({why})", style="yellow")
