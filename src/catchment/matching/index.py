@@ -83,6 +83,7 @@ class Tree(NamedTuple):
 class Grams(NamedTuple):
     """The grams of the patterns, see `gram_…` and `literal_…` in `kernels/tables.py`."""
 
+    bits: Array
     slots: Array
     hashes: Array
     starts: Array
@@ -148,6 +149,7 @@ def built(source: Source) -> tuple[Tables, Array]:
             shared=shared,
             set_pool=set_pool,
             pattern_places=parsed[:, [ki.C_START, ki.C_COUNT]].copy() if has_patterns else np.zeros((0, 2), I64),
+            gram_bits=grams.bits,
             gram_slots=grams.slots,
             gram_hashes=grams.hashes,
             gram_starts=grams.starts,
@@ -367,14 +369,14 @@ def _grams(blob: Array, parsed: Array, tree: Tree, leaves: Array) -> Grams:
     order = np.argsort(hashes, kind="stable")
     fresh, _ = distinct(order, hashes)
     unique = hashes[order][fresh]
-    slots = slots_for(len(unique))
-    kg.fill_slots(unique, slots)
+    slots, bits = slots_for(len(unique)), np.zeros(max(8, len(slots_for(len(unique)))), np.uint8)
+    kg.fill_slots(unique, slots, bits)
     starts = np.append(np.flatnonzero(fresh), count).astype(I32)
     patterns = np.column_stack((order, offsets[order], nodes[order])).astype(I32)
     pattern_of = np.full(len(parsed) if len(leaves) else 0, -1, I32)
     if len(leaves):
         pattern_of[constraints] = np.arange(count)
-    return Grams(slots, unique.astype(I32), starts, patterns, places, literals[:size].copy(), sizes, pattern_of)
+    return Grams(bits, slots, unique.astype(I32), starts, patterns, places, literals[:size].copy(), sizes, pattern_of)
 
 
 # --- numbering ----------------------------------------------------------------------------------

@@ -2,6 +2,10 @@
 
 A glob's literal piece is its longest run without wildcards. Of all grams of the piece, the one is chosen that occurs in
 the fewest other patterns. A string can match the pattern only if it contains the gram.
+
+A gram of up to eight bytes is an integer, so that the hash of the gram behind each position of a string takes one shift
+and one multiplication. A bit set of hashes (`gram_bits`) tells at most positions that no pattern has such a gram: it is
+small enough to stay in the processor's cache.
 """
 
 # mypy: disable-error-code="return-value, no-any-return, arg-type"
@@ -11,7 +15,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from catchment.matching.kernels.bytes import HASH_FACTOR, HASH_MASK
 from catchment.matching.kernels.ingest import C_ATTRIBUTE, C_COUNT, C_OPERATOR, C_START, GLOB, NOT
 from catchment.matching.kernels.jit import Bytes, Ints, kernel
 from catchment.matching.kernels.rank import copy_unescaped
@@ -62,12 +65,29 @@ def list_literals(blob: Bytes, parsed: Ints, constraints: Ints, places: Ints, ta
     return at
 
 
+# An odd number without a pattern in its bits: multiplying by it mixes the bits of a gram into the highest ones.
+GRAM_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_HASH_SHIFT = np.uint64(33)
+
+
+@kernel
+def gram_seed(attribute: int, size: int) -> int:
+    """What tells the grams of different attributes and sizes apart."""
+    return np.uint64(attribute * 16 + size) * np.uint64(0xD1B54A32D192ED03)
+
+
+@kernel
+def hash_of_gram(gram: int, seed: int) -> int:
+    """A hash of 31 bits of the bytes of a gram, as an unsigned integer."""
+    return np.int64(((gram ^ seed) * GRAM_FACTOR) >> _HASH_SHIFT)
+
+
 @kernel
 def gram_hash(attribute: int, size: int, blob: Bytes, at: int) -> int:
-    mixed = np.int64(attribute * 16 + size)
+    gram = np.uint64(0)
     for j in range(at, at + size):
-        mixed = (mixed * HASH_FACTOR + np.int64(blob[j])) & HASH_MASK
-    return mixed
+        gram = (gram << np.uint64(8)) | np.uint64(blob[j])
+    return hash_of_gram(gram, gram_seed(attribute, size))
 
 
 @kernel
@@ -101,10 +121,12 @@ def choose_grams(places: Ints, blob: Bytes, counts: Ints, hashes: Ints, offsets:
 
 
 @kernel
-def fill_slots(hashes: Ints, slots: Ints) -> None:
-    mask = len(slots) - 1
+def fill_slots(hashes: Ints, slots: Ints, bits: Bytes) -> None:
+    mask, bit_mask = len(slots) - 1, 8 * len(bits) - 1
     for i in range(len(hashes)):
-        at = (hashes[i] ^ (hashes[i] >> 15)) & mask
+        bit = hashes[i] & bit_mask
+        bits[bit >> 3] |= np.uint8(1 << (bit & 7))
+        at = hashes[i] & mask
         while slots[at] >= 0:
             at = (at + 1) & mask
         slots[at] = i

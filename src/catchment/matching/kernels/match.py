@@ -20,8 +20,6 @@ import numpy as np
 
 from catchment.matching.kernels.bytes import (
     BOOL,
-    HASH_FACTOR,
-    HASH_MASK,
     INT,
     STRING,
     TIME,
@@ -46,6 +44,7 @@ from catchment.matching.kernels.compile import (
     TEST_KIND_MASK,
     TIME_BASE,
 )
+from catchment.matching.kernels.grams import gram_seed, hash_of_gram
 from catchment.matching.kernels.jit import Bytes, Ints, inlined, kernel
 from catchment.matching.kernels.nodes import AND, LEAF
 from catchment.matching.kernels.rank import BOOLEAN_RANKS, rank_in_keys, rank_of_number, rank_of_string
@@ -194,7 +193,7 @@ def _rank_entries(x: Tables, s: Scratch, b: Entries, first: int, last: int) -> N
 def _find_patterns(x: Tables, s: Scratch, b: Entries, stamp: int) -> None:
     """Stamps all patterns whose literal piece occurs in a string of the notification, in one pass over each string, and
     puts their nodes on the stack."""
-    mask = len(x.gram_slots) - 1
+    mask, bit_mask = len(x.gram_slots) - 1, 8 * len(x.gram_bits) - 1
     for p in range(s.control[PRESENT]):
         attribute = s.present[p]
         if attribute >= len(x.attributes) - 1 or x.attributes[attribute, A_PATTERNS] == 0:
@@ -206,16 +205,20 @@ def _find_patterns(x: Tables, s: Scratch, b: Entries, stamp: int) -> None:
         for size in GRAM_SIZES:
             if (x.attributes[attribute, A_PATTERNS] >> size) & 1 == 0:
                 continue  # no pattern of this attribute has a gram of this size
-            for at in range(start, end - size + 1):
-                # The same hash as `gram_hash` in grams.py, written out: this is the innermost loop.
-                hashed = np.int64(attribute * 16 + size)
-                for j in range(at, at + size):
-                    hashed = (hashed * HASH_FACTOR + np.int64(b.buffer[j])) & HASH_MASK
-                slot = (hashed ^ (hashed >> 15)) & mask
+            seed, gram = gram_seed(attribute, size), np.uint64(0)
+            kept = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - 8 * size)
+            for at in range(start, end):
+                # The last `size` bytes as an integer: this is the innermost loop.
+                gram = ((gram << np.uint64(8)) | np.uint64(b.buffer[at])) & kept
+                hashed = hash_of_gram(gram, seed)
+                bit = hashed & bit_mask
+                if (x.gram_bits[bit >> 3] >> (bit & 7)) & 1 == 0 or at - start < size - 1:
+                    continue
+                slot = hashed & mask
                 while x.gram_slots[slot] >= 0:
-                    gram = x.gram_slots[slot]
-                    if x.gram_hashes[gram] == hashed:
-                        _push_patterns(x, s, b, gram, attribute, at, start, end, stamp)
+                    known = x.gram_slots[slot]
+                    if x.gram_hashes[known] == hashed:
+                        _push_patterns(x, s, b, known, attribute, at - size + 1, start, end, stamp)
                     slot = (slot + 1) & mask
 
 

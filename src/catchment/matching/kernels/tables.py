@@ -62,6 +62,7 @@ class Tables(NamedTuple):
     shared: Ints32  # numbers of subscriptions that have several rows
     set_pool: Ints32  # the ranks of every `in`
     pattern_places: Table64  # by constraint, (start, length) in blob
+    gram_bits: Bytes8  # a bit set of the hashes of all grams
     gram_slots: Ints32
     gram_hashes: Ints32
     gram_starts: Ints32
