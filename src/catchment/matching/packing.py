@@ -16,7 +16,7 @@ from catchment.errors import BadFilterError, shown
 from catchment.model.cesql import Cesql
 from catchment.model.conjunction import Conjunction
 from catchment.model.constraint import Constraint, Kind
-from catchment.model.expression import And, Expression, Or, positive
+from catchment.model.expression import And, Expression, Not, Or, negated, positive
 from catchment.model.filter import Filter
 from catchment.model.folding import folded
 
@@ -37,13 +37,22 @@ def packable(filter: object) -> Any:
         raise BadFilterError(f"{shown(filter)} is no filter: use Filter, Conjunction or Cesql")
     if filter.conjunction is not None:
         return (_conjunction(filter.conjunction),)
-    expression = positive(filter.expression)
+    node = _node(filter.expression, True)
+    if node is None:
+        return _slowly(positive(filter.expression))
+    if type(node) is Constraint:
+        return (Conjunction((node,)),)
+    if node[0] == AND and all(type(part) is Constraint for part in node[1:]):
+        return (Conjunction(tuple(node[1:])),)
+    return node
+
+
+def _slowly(expression: Expression) -> Any:
+    """Where there are truth values among the parts: they go first."""
     if isinstance(expression, bool):
         return (Conjunction(()),) if expression else ()
-    parts = expression.parts if isinstance(expression, And) else (expression,)
-    if all(type(part) is Constraint for part in parts):
-        return (_conjunction(Conjunction(parts)),)  # type: ignore[arg-type]
-    return _node(expression)
+    node = _node(expression, True)
+    return (Conjunction((node,)),) if type(node) is Constraint else node
 
 
 def _conjunction(conjunction: Conjunction) -> Conjunction:
@@ -52,11 +61,25 @@ def _conjunction(conjunction: Conjunction) -> Conjunction:
     return conjunction
 
 
-def _node(expression: Expression) -> Any:
-    if isinstance(expression, Constraint):
-        return _leaf(expression)
-    assert isinstance(expression, And | Or)
-    return [AND if isinstance(expression, And) else OR, *map(_node, expression.parts)]
+def _node(expression: Expression, wanted: bool) -> Any:
+    """The positive form of an expression or, if not `wanted`, of its negation, as nested lists; None if there is a truth
+    value in it."""
+    kind = type(expression)
+    if kind is Constraint:
+        if not wanted:
+            expression = negated(expression)  # type: ignore[arg-type]
+        return None if isinstance(expression, bool) else _leaf(expression)  # type: ignore[arg-type]
+    if kind is Not:
+        return _node(expression.inner, not wanted)  # type: ignore[union-attr]
+    if kind is bool:
+        return None
+    node: list[Any] = [AND if (kind is And) is wanted else OR]
+    for part in expression.parts:  # type: ignore[union-attr]
+        child = _node(part, wanted)
+        if child is None:
+            return None
+        node.append(child)
+    return node
 
 
 def _leaf(constraint: Constraint) -> Constraint:

@@ -257,14 +257,15 @@ def _literal_kind(operand: Value | tuple[Value, ...] | None) -> Kind:
 
 
 def _check_pattern(operator: str, operand: object) -> None:
-    """Compiles the glob that the operator stands for, because that refuses bad patterns."""
-    if operator.endswith(" nocase"):
-        for text in operand if isinstance(operand, tuple) else (operand,):
-            assert isinstance(text, str)
-            _nocase_glob(operator, text)
-    elif operator in STRING_ONLY and operator not in ("prefix", "not prefix"):
-        assert isinstance(operand, str)
-        _GLOB_OF[operator.removeprefix("not ")](operand)
+    """Refuses patterns that are too long, and globs that are none. What they match is compiled when it is needed."""
+    if operator not in STRING_ONLY:
+        return
+    for text in operand if isinstance(operand, tuple) else (operand,):
+        assert isinstance(text, str)
+        if len(text) > globs.GLOB_CODEPOINTS_MAX and operator not in ("prefix", "not prefix"):
+            raise LimitError("GLOB_CODEPOINTS_MAX", globs.GLOB_CODEPOINTS_MAX, f"an operand of {len(text):,}")
+        if "glob" in operator:
+            globs.glob(text)
 
 
 # --- meaning ------------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ def positive(expression: Expression, wanted: bool = True) -> Expression:
         case bool():
             return expression is wanted
         case Constraint():
-            return expression if wanted else _negated(expression)
+            return expression if wanted else negated(expression)
         case Not(inner):
             return positive(inner, not wanted)
         case And(parts) | Or(parts):
@@ -121,7 +121,7 @@ def positive(expression: Expression, wanted: bool = True) -> Expression:
             return _joined(kind, [positive(part, wanted) for part in parts])
 
 
-def _negated(constraint: Constraint) -> Expression:
+def negated(constraint: Constraint) -> Expression:
     """What is true where a constraint is false."""
     if constraint.operator == "absent":
         return Constraint(constraint.name, "any", None, Kind.ANY)

@@ -25,7 +25,7 @@ from catchment.model.budget import BudgetSpent, budget, charge
 from catchment.model.conjunction import Conjunction, Matchable, box_of, matched_values
 from catchment.model.constraint import STRING_ONLY, Constraint, as_constraint
 from catchment.model.expression import And, Expression, Not, Or
-from catchment.model.fast_path import is_small, spelled_fast
+from catchment.model.fast_path import spelled_fast
 from catchment.model.normal import ALTERNATIVES_MAX, irredundant, normalized
 from catchment.model.spelling import spelled
 from catchment.model.values import (
@@ -56,7 +56,8 @@ class Filter:
 
     def __init__(self, text: str) -> None:
         self._set(language.parse_filter(text))
-        if self._written is None or not is_small(text, self._written.constraints):
+        # A filter has no more characters and comparisons than its text.
+        if len(text) > FILTER_SIZE_MAX:
             self._check_size()
 
     def _set(self, expression: Expression) -> None:
