@@ -42,6 +42,21 @@ def next_character(character: str) -> str:
     return chr(ord(_SURROGATES[1]) + 1) if following == _SURROGATES[0] else following
 
 
+def after_prefix(prefix: str) -> str | None:
+    """The least string above all that start with `prefix`; None if there is none."""
+    stem = prefix.rstrip(LAST_CHARACTER)
+    return stem[:-1] + next_character(stem[-1]) if stem else None
+
+
+def prefix_ranges(prefix: str) -> Ranges[str]:
+    return ((prefix, after_prefix(prefix)),)
+
+
+def is_points(ranges: Ranges[str]) -> bool:
+    """Whether the ranges hold single strings only."""
+    return all(high == successor(low) for low, high in ranges)
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Strings within `ranges` that all globs of `wanted` match and no glob of `unwanted` matches."""
@@ -182,10 +197,6 @@ def in_both(first: bool, second: bool) -> bool:
 
 def in_first_only(first: bool, second: bool) -> bool:
     return first and not second
-
-
-def in_one_only(first: bool, second: bool) -> bool:
-    return first != second
 
 
 # A lone surrogate, which no string holds. It stands for: the limit was reached, and there may be such a string.

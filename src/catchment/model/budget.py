@@ -8,6 +8,7 @@ answer, whatever they were asked before.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
@@ -22,9 +23,9 @@ class BudgetSpent(Exception):  # noqa: N818 -- not an error: it ends a computati
 
 
 class _Meter(threading.local):
-    # Steps since the thread began, and how many there may be; no limit if that is None.
+    # Steps since the thread began, and how many there may be; no limit if that is infinite.
     used: int = 0
-    most: int | None = None
+    most: float = math.inf
 
 
 _METER = _Meter()
@@ -33,19 +34,21 @@ _METER = _Meter()
 def charge(steps: int) -> None:
     """Counts some steps; BudgetSpent if they were the last."""
     _METER.used += steps
-    if _METER.most is not None and _METER.used > _METER.most:
+    if _METER.used > _METER.most:
         raise BudgetSpent
 
 
 @contextmanager
 def budget(steps: int) -> Iterator[None]:
-    """What is done within may take so many steps, and no more than an outer budget leaves."""
-    outer, mine = _METER.most, _METER.used + steps
-    _METER.most = mine if outer is None else min(outer, mine)
+    """What is done within may take so many steps. A budget within a budget is one of its own: what it takes is not
+    taken from the outer one, because its answer may be kept, and then takes nothing the next time."""
+    outer, before = _METER.most, _METER.used
+    _METER.most = before + steps
     try:
         yield
     finally:
-        _METER.most = outer
+        # The limit moves on by what was used within.
+        _METER.most = outer + _METER.used - before
 
 
 def steps_used() -> int:
@@ -61,10 +64,10 @@ def counted_cache(entries_max: int) -> Callable[[F], F]:
         lock = threading.Lock()
 
         def asked(*question: Hashable) -> Any:
-            found = known.get(question)
-            if found is not None:
-                charge(found[1])
-                return found[0]
+            kept = known.get(question)
+            if kept is not None:
+                charge(kept[1])
+                return kept[0]
             before = _METER.used
             answer = function(*question)
             with lock:

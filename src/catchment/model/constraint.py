@@ -20,7 +20,16 @@ from catchment.errors import BadFilterError, CatchmentError, LimitError, shown
 from catchment.model import domain, globs
 from catchment.model import ranges as rng
 from catchment.model.domain import Keys, Values, keys_between
-from catchment.model.strings import Strings, after_prefix, all_of, any_of, not_glob, of_glob, of_ranges, successor
+from catchment.model.strings import (
+    Strings,
+    after_prefix,
+    none_of_globs,
+    not_glob,
+    of_glob,
+    of_ranges,
+    one_of_globs,
+    successor,
+)
 from catchment.model.values import (
     Json,
     Type,
@@ -386,10 +395,10 @@ def _nocase_glob(operator: str, text: str) -> globs.Glob:
 
 
 def _strings_nocase(operator: str, texts: tuple[object, ...]) -> Strings:
-    found = [_nocase_glob(operator, str(text)) for text in texts]
+    patterns = [_nocase_glob(operator, str(text)) for text in texts]
     if operator.startswith("not ") or operator == "!= nocase":
-        return not_glob(found[0]) if len(found) == 1 else all_of([not_glob(each) for each in found])
-    return of_glob(found[0]) if len(found) == 1 else any_of([of_glob(each) for each in found])
+        return not_glob(patterns[0]) if len(patterns) == 1 else none_of_globs(patterns)
+    return of_glob(patterns[0]) if len(patterns) == 1 else one_of_globs(patterns)
 
 
 # --- text ---------------------------------------------------------------------------------------

@@ -1,11 +1,12 @@
 """Why a filter matched a notification or did not, clause by clause, with values that would have matched.
 
-A filter is explained as it was written. If it is an `or` of conjunctions, these are its alternatives. Otherwise its one
-alternative is the conjunction that is nearest to holding: of each `or` the part with the fewest failing clauses. The
-alternative with the fewest failing clauses is the *nearest*. Each failing clause has an example: a value that satisfies it and all other
-clauses of its alternative on the same attribute. So if a notification gets the examples of an alternative (and loses
-the attributes that must be absent), the alternative always holds. A clause goes without an example only where no
-example of a permitted size is known.
+A filter is explained as it was written. If it is an `or` of conjunctions, these are its alternatives, without those
+that contradict themselves. Otherwise its one alternative is the conjunction that is nearest to holding: of each `or`
+the part with the fewest failing clauses. The alternative with the fewest failing clauses is the *nearest*. Each failing
+clause has an example: a value that satisfies it and all other clauses of its alternative on the same attribute. So if a
+notification gets the examples of an alternative (and loses the attributes that must be absent), the alternative always
+holds. A clause goes without an example where no example of a permitted size is known, and where what is nearest to
+holding contradicts itself.
 """
 
 from __future__ import annotations

@@ -14,16 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from catchment.errors import BadFilterError, LimitError, shown
 from catchment.model.constraint import TYPES_OF_KIND, Constraint, Kind
-from catchment.model.values import Json, Value, type_of
+from catchment.model.folding import folded
+from catchment.model.values import INT_MAX, INT_MIN, Json, Value, type_of
 
 # How deep `not`, `and`, `or` may nest: what works on expressions recurses this deep.
 FILTER_DEPTH_MAX: Final = 64
 # Constraints of a filter: each takes room in the tables of many brokers.
 FILTER_CONSTRAINTS_MAX: Final = 8_192
+# JSON may have lists of a single part, which are no level of the expression: a filter is written as an `any` of `all`s.
+_JSON_LEVELS_MAX: Final = 2 * FILTER_DEPTH_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,8 @@ _OPPOSITES: Final = {**_NEGATIONS, **{negation: operator for operator, negation 
 
 
 def positive(expression: Expression, wanted: bool = True) -> Expression:
-    """The positive form of an expression or, if not `wanted`, of its negation."""
+    """The positive form of an expression or, if not `wanted`, of its negation: flat, with each constraint once in an
+    `and` or `or`, and without truth values within it."""
     match expression:
         case bool():
             return expression is wanted
@@ -116,9 +120,49 @@ def positive(expression: Expression, wanted: bool = True) -> Expression:
             return expression if wanted else negated(expression)
         case Not(inner):
             return positive(inner, not wanted)
-        case And(parts) | Or(parts):
+        case And() | Or():
             kind = And if isinstance(expression, And) is wanted else Or
-            return _joined(kind, [positive(part, wanted) for part in parts])
+            parts: list[Expression] = []
+            if not _gather(expression, wanted, kind, parts):
+                return kind is Or
+            flat = _without_repeated(parts)
+            return flat[0] if len(flat) == 1 else kind(flat) if flat else kind is And
+
+
+def _gather(expression: And | Or, wanted: bool, kind: type[And] | type[Or], parts: list[Expression]) -> bool:
+    """Adds the parts of an expression whose positive form is an `and` or `or` of that kind. False if one of them
+    decides alone: a false part of an `and`, a true part of an `or`."""
+    for written in expression.parts:
+        part, is_wanted = written, wanted
+        while isinstance(part, Not):
+            part, is_wanted = part.inner, not is_wanted
+        if isinstance(part, And | Or) and (isinstance(part, And) is is_wanted) is (kind is And):
+            # The same kind again: its parts go into the same list, so that each is copied once, however deep it was.
+            if not _gather(part, is_wanted, kind, parts):
+                return False
+            continue
+        its = positive(part, is_wanted)
+        if isinstance(its, bool):
+            if its is not (kind is And):
+                return False
+        elif isinstance(its, kind):
+            parts.extend(its.parts)
+        else:
+            parts.append(its)
+    return True
+
+
+def _without_repeated(parts: list[Expression]) -> tuple[Expression, ...]:
+    """Each constraint once. Nested parts are not compared: that would hash each constraint at each level."""
+    seen: set[Constraint] = set()
+    kept: list[Expression] = []
+    for part in parts:
+        if isinstance(part, Constraint):
+            if part in seen:
+                continue
+            seen.add(part)
+        kept.append(part)
+    return tuple(kept)
 
 
 def negated(constraint: Constraint) -> Expression:
@@ -130,40 +174,66 @@ def negated(constraint: Constraint) -> Expression:
     return Constraint(constraint.name, _OPPOSITES[constraint.operator], constraint.value, constraint.kind)
 
 
-def _joined(kind: type[And] | type[Or], parts: list[Expression]) -> Expression:
-    """Parts under one `and` or `or`: flat, each once, without truth values."""
-    neutral = kind is And
-    flat: dict[Expression, None] = {}
-    for part in parts:
-        if isinstance(part, bool):
-            if part is not neutral:
-                return part
-        elif isinstance(part, kind):
-            flat.update(dict.fromkeys(part.parts))
-        else:
-            flat[part] = None
-    if len(flat) == 1:
-        return next(iter(flat))
-    return kind(tuple(flat)) if flat else neutral
-
-
 def canonical(expression: Expression) -> tuple[Expression, str]:
     """The canonical form of an expression, and its text."""
-    return _ordered(positive(expression))
+    ordered = _ordered(positive(expression))
+    return ordered.expression, ordered.text
 
 
-def _ordered(expression: Expression) -> tuple[Expression, str]:
+class _Ordered(NamedTuple):
+    """An expression in canonical form, its text and, of an `and` or `or`, its parts by their texts."""
+
+    expression: Expression
+    text: str
+    parts: dict[str, _Ordered]
+
+
+def _ordered(expression: Expression) -> _Ordered:
     match expression:
         case And(parts) | Or(parts):
-            ordered = sorted((_ordered(part) for part in parts), key=lambda pair: pair[1])
-            word = " and " if isinstance(expression, And) else " or "
-            # `and` binds stronger than `or`, so only an `or` within an `and` needs parentheses.
-            texts = [
-                f"({text})" if isinstance(expression, And) and isinstance(part, Or) else text for part, text in ordered
-            ]
-            return type(expression)(tuple(part for part, _ in ordered)), word.join(texts)
+            by_text: dict[str, _Ordered] = {}
+            for part in map(_ordered, parts):
+                # An `or` whose parts turn out to be the same is that part, which may be an `and`, as this may be.
+                by_text.update(part.parts if isinstance(part.expression, type(expression)) else {part.text: part})
+            return _joined(type(expression), {text: by_text[text] for text in sorted(by_text)})
+        case Constraint():
+            leaf = plain(expression)
+            return _Ordered(leaf, str(leaf), {})
         case _:
-            return expression, text_of(expression)
+            return _Ordered(expression, text_of(expression), {})
+
+
+def _joined(kind: type[And] | type[Or], parts: dict[str, _Ordered]) -> _Ordered:
+    if len(parts) == 1:
+        return next(iter(parts.values()))
+    # `and` binds stronger than `or`, so only an `or` within an `and` needs parentheses.
+    texts = [f"({text})" if isinstance(part.expression, Or) else text for text, part in parts.items()]
+    text = " and ".join(texts) if kind is And else " or ".join(parts)
+    return _Ordered(kind(tuple(part.expression for part in parts.values())), text, parts)
+
+
+def plain(constraint: Constraint) -> Constraint:
+    """The same constraint, with its operand written in one way: whole numbers as ints, values of a list in order and
+    each once, text that is compared without case folded."""
+    value, operator = constraint.value, constraint.operator
+    if isinstance(value, tuple):
+        members = sorted({_plain_value(operator, each) for each in value})
+        if len(members) == 1:
+            return Constraint(constraint.name, _OF_ONE[operator], members[0], constraint.kind)
+        return Constraint(constraint.name, operator, tuple(members), constraint.kind)
+    if value is None or (same := _plain_value(operator, value)) is value:
+        return constraint
+    return Constraint(constraint.name, operator, same, constraint.kind)
+
+
+# The operators of a list with a single value.
+_OF_ONE: Final = {"in": "=", "not in": "!=", "in nocase": "= nocase", "not in nocase": "!= nocase"}
+
+
+def _plain_value(operator: str, value: Value) -> Value:
+    if isinstance(value, float) and value.is_integer() and INT_MIN <= value <= INT_MAX:
+        return int(value)
+    return folded(value) if isinstance(value, str) and operator.endswith(" nocase") else value
 
 
 def text_of(expression: Expression) -> str:
@@ -199,16 +269,40 @@ def to_json(expression: Expression) -> Json:
             return {"any": [to_json(part) for part in parts]}
 
 
-def from_json(data: object, depth: int = 0) -> Expression:
+def from_json(data: object) -> Expression:
     """From constraints under `{"all": […]}`, `{"any": […]}` and `{"not": …}`."""
-    if depth > FILTER_DEPTH_MAX:
-        raise LimitError("FILTER_DEPTH_MAX", FILTER_DEPTH_MAX, "deeper nesting", "flatten the expression")
+    expression = _from_json(data, 0)
+    if depth(expression) > FILTER_DEPTH_MAX:
+        raise _too_deep()
+    return expression
+
+
+def depth(expression: Expression) -> int:
+    """How deep `and`, `or` and `not` nest in its text."""
+    match expression:
+        case bool():
+            return 0
+        case Constraint(operator=operator):
+            return int(operator == "absent" or operator.startswith("not "))
+        case Not(inner):
+            return 1 + depth(inner)
+        case And(parts) | Or(parts):
+            return 1 + max(map(depth, parts))
+
+
+def _too_deep() -> LimitError:
+    return LimitError("FILTER_DEPTH_MAX", FILTER_DEPTH_MAX, "deeper nesting", "flatten the expression")
+
+
+def _from_json(data: object, level: int) -> Expression:
+    if level > _JSON_LEVELS_MAX:
+        raise _too_deep()
     if isinstance(data, Mapping) and len(data) == 1:
         ((key, inner),) = data.items()
         if key == "not":
-            return Not(from_json(inner, depth + 1))
+            return Not(_from_json(inner, level + 1))
         if key in ("all", "any") and isinstance(inner, list):
-            parts = tuple(from_json(part, depth + 1) for part in inner)
+            parts = tuple(_from_json(part, level + 1) for part in inner)
             if len(parts) == 1:
                 return parts[0]
             return (And(parts) if key == "all" else Or(parts)) if parts else key == "all"

@@ -15,15 +15,16 @@ from typing import Final
 
 from catchment.errors import BadFilterError, CatchmentError
 from catchment.model.constraint import NAME_PATTERN, ORDER, RESERVED_WORDS, Constraint, Kind, constraint
-from catchment.model.expression import And, Expression, Not, Or
+from catchment.model.expression import FILTER_DEPTH_MAX, And, Expression, Not, Or
 from catchment.model.spelling import spelled
 from catchment.model.values import TIME_PATTERN, Value, parse_time
 
 # A longer text takes the slower way. So a filter on the fast path is too small to reach a limit on the size of filters.
 FAST_CODEPOINTS_MAX: Final = 1_024
-# A longer or deeper expression is left to the parser, which checks its limits as it reads.
+# A longer text is left to the parser, which checks the number of constraints as it reads; so is one with so many open
+# parentheses.
 FAST_EXPRESSION_CODEPOINTS_MAX: Final = 32_768
-FAST_DEPTH_MAX: Final = 16
+FAST_PARENTHESES_MAX: Final = 1_024
 # The same constraint occurs in many filters: so many are cached.
 _CONSTRAINTS_KEPT_MAX: Final = 65_536
 
@@ -34,13 +35,16 @@ _STRING: Final = r"""(?>"(?>[^"\\]++|\\.)*+"|'(?>[^'\\]++|\\.)*+')"""
 _NUMBER: Final = r"[+-]?[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
 _TIME: Final = TIME_PATTERN.replace(r"\d", "[0-9]")
 _VALUE: Final = rf"(?>{_STRING}|{_TIME}|{_NUMBER}|(?i:true|false)(?![\w.]))"
+_NAME: Final = rf"(?>{NAME_PATTERN}|`(?>[^`\\]++|\\.)*+`)"
+_WORD_END: Final = r"(?![\w.])"
 _CONSTRAINT: Final = re.compile(
-    rf"""{_SPACE}(?:(?P<type>string|number|int|float|bool|time)[ \t\r\n\f]++)?(?P<name>(?>{NAME_PATTERN})){_SPACE}
+    rf"""{_SPACE}(?:(?P<type>string|number|int|float|bool|time)[ \t\r\n\f]++)?(?P<name>{_NAME}){_SPACE}
     (?:(?P<order>(?>==?|!=|<>|<=|>=|<|>(?!\*))){_SPACE}(?P<value>{_VALUE})
-    |(?P<text_operator>(?>>\*|\*<|\*|(?i:prefix|suffix|contains|glob)(?![\w.])|==?(?={_SPACE}(?i:nocase))|!=(?={_SPACE}(?i:nocase)))){_SPACE}(?P<nocase>(?i:nocase)(?![\w.])){_SPACE}(?P<folded_text>{_STRING})
-    |(?P<plain_operator>(?>>\*|\*<|\*|(?i:prefix|suffix|contains|glob)(?![\w.]))){_SPACE}(?P<text>{_STRING})
-    |(?i:in)(?![\w.]){_SPACE}\({_SPACE}(?P<members>{_VALUE}{_SPACE}(?:,{_SPACE}{_VALUE}{_SPACE})*+)\)
-    |(?P<any>(?i:any)(?![\w.])))
+    |(?P<operator>(?>==?|!=|<>|>\*|\*<|\*|(?i:prefix|suffix|contains|glob){_WORD_END}))
+    {_SPACE}(?P<nocase>(?i:nocase){_WORD_END}{_SPACE})?+(?P<text>{_STRING})
+    |(?i:in){_WORD_END}{_SPACE}(?P<in_nocase>(?i:nocase){_WORD_END}{_SPACE})?+
+    \({_SPACE}(?P<members>{_VALUE}{_SPACE}(?:,{_SPACE}{_VALUE}{_SPACE})*+)\)
+    |(?P<any>(?i:any){_WORD_END}))
     {_SPACE}""".replace("\n    ", ""),
     re.DOTALL,
 )
@@ -48,7 +52,8 @@ _MEMBER: Final = re.compile(_VALUE, re.DOTALL)
 # What stands between constraints, and what stands for one.
 _BETWEEN: Final = re.compile(
     rf"""{_SPACE}(?:(?P<sign>[(),])|(?P<word>(?i:and|or|not|true|false))(?![\w.])
-    |(?i:exists){_SPACE}\({_SPACE}(?P<exists>(?>{NAME_PATTERN})){_SPACE}\)){_SPACE}""".replace("\n    ", "")
+    |(?i:exists){_SPACE}\({_SPACE}(?P<exists>{_NAME}){_SPACE}\)){_SPACE}""".replace("\n    ", ""),
+    re.DOTALL,
 )
 
 
@@ -75,68 +80,71 @@ def parsed_expression_fast(text: object) -> Expression | None:
     level, stack, has_operand = _Level(), list[_Level](), False
     while at < end:
         token = _BETWEEN.match(text, at)
-        if token is not None:
-            at = token.end()
-            sign = token["sign"] or (token["word"] or "").lower()
-            if sign in ("and", "or", ",") and has_operand:
+        if token is None:
+            written = None if has_operand else _CONSTRAINT.match(text, at)
+            operand = None if written is None else _constraint(written.group())
+            if written is None or operand is None:
+                return None
+            at, has_operand = written.end(), True
+            level.take(operand, 0)
+            continue
+        at = token.end()
+        sign = token["sign"] or (token["word"] or "").lower()
+        if has_operand:
+            if sign == ")" and stack:
+                inner, level = level, stack.pop()
+                level.take(inner.closed(), inner.depth)
+            elif sign in ("and", "or", ","):
                 level.separated(sign)
                 has_operand = False
-                continue
-            if sign == ")" and has_operand and stack:
-                inner, level = level.closed(), stack.pop()
-                level.take(inner)
-                continue
-            if has_operand or sign in ("and", "or", ",", ")"):
+            else:
                 return None
-            if sign == "not":
-                level.negations += 1
-                continue
-            if sign == "(":
-                if len(stack) >= FAST_DEPTH_MAX:
-                    return None
-                stack.append(level)
-                level = _Level()
-                continue
-            operand: Expression | None = _constant(token, sign)
+        elif sign == "not":
+            level.negations += 1
+        elif sign == "(":
+            stack.append(level)
+            level = _Level()
         else:
-            written = None if has_operand else _CONSTRAINT.match(text, at)
-            if written is None:
+            constant = _constant(token, sign)
+            if constant is None:
                 return None
-            at = written.end()
-            operand = _constraint(written.group())
-        if operand is None:
+            level.take(constant, 0)
+            has_operand = True
+        if level.depth > FILTER_DEPTH_MAX or len(stack) > FAST_PARENTHESES_MAX:
             return None
-        level.take(operand)
-        has_operand = True
-    return level.closed() if has_operand and not stack else None
+    if not has_operand or stack:
+        return None
+    expression = level.closed()
+    return expression if level.depth <= FILTER_DEPTH_MAX else None
 
 
 def _constant(token: re.Match[str], sign: str) -> Expression | None:
-    """`true`, `false` or `exists(name)`."""
+    """`true`, `false` or `exists(name)`; None if the token is another."""
     if sign:
-        return sign == "true"
-    if token["exists"].lower() in RESERVED_WORDS:
-        return None
+        return sign == "true" if sign in ("true", "false") else None
     try:
-        return Not(constraint(token["exists"], "absent"))
+        return Not(constraint(_name(token["exists"]), "absent"))
     except CatchmentError:
         return None
 
 
 class _Level:
-    """What was read within one pair of parentheses: clauses, the operands of an `or`, those of an `and`."""
+    """What was read within one pair of parentheses: clauses, the operands of an `or`, those of an `and`; and how deep
+    each of the three nests, as the parser counts it."""
 
-    __slots__ = ("ands", "clauses", "negations", "ors")
+    __slots__ = ("ands", "ands_depth", "clauses", "depth", "negations", "ors", "ors_depth")
 
     def __init__(self) -> None:
         self.clauses: list[Expression] = []
         self.ors: list[Expression] = []
         self.ands: list[Expression] = []
+        self.depth = self.ors_depth = self.ands_depth = 0
         self.negations = 0
 
-    def take(self, operand: Expression) -> None:
+    def take(self, operand: Expression, depth: int) -> None:
         for _ in range(self.negations):
             operand = Not(operand)
+        self.ands_depth = max(self.ands_depth, depth + self.negations)
         self.negations = 0
         self.ands.append(operand)
 
@@ -144,36 +152,48 @@ class _Level:
         if sign == "and":
             return
         self.ors.append(self.ands[0] if len(self.ands) == 1 else And(tuple(self.ands)))
-        self.ands = []
+        self.ors_depth = max(self.ors_depth, self.ands_depth + (len(self.ands) > 1))
+        self.ands, self.ands_depth = [], 0
         if sign == ",":
             self.clauses.append(self.ors[0] if len(self.ors) == 1 else Or(tuple(self.ors)))
-            self.ors = []
+            self.depth = max(self.depth, self.ors_depth + (len(self.ors) > 1))
+            self.ors, self.ors_depth = [], 0
 
     def closed(self) -> Expression:
         self.separated(",")
-        return self.clauses[0] if len(self.clauses) == 1 else And(tuple(self.clauses))
+        if len(self.clauses) == 1:
+            return self.clauses[0]
+        self.depth += 1
+        return And(tuple(self.clauses))
 
 
 @lru_cache(_CONSTRAINTS_KEPT_MAX)
 def _constraint(text: str) -> Constraint | None:
     tokens = _CONSTRAINT.fullmatch(text)
-    if tokens is None or tokens["name"].lower() in RESERVED_WORDS:
+    if tokens is None:
         return None
     try:
-        return constraint(tokens["name"], *_operation(tokens), tokens["type"] and Kind(tokens["type"]))
+        return constraint(_name(tokens["name"]), *_operation(tokens), tokens["type"] and Kind(tokens["type"]))
     except CatchmentError:
         return None
+
+
+def _name(written: str) -> str:
+    if written[0] == "`":
+        return _text(written)
+    if written.lower() in RESERVED_WORDS:
+        raise BadFilterError("a word of the language")
+    return written
 
 
 def _operation(tokens: re.Match[str]) -> tuple[str, object]:
     if tokens["order"]:
         return tokens["order"], _value(tokens["value"])
     if tokens["text"]:
-        return tokens["plain_operator"].lower(), _text(tokens["text"])
-    if tokens["nocase"]:
-        return f"{tokens['text_operator'].lower()} nocase", _text(tokens["folded_text"])
+        return tokens["operator"].lower() + (" nocase" if tokens["nocase"] else ""), _text(tokens["text"])
     if tokens["members"]:
-        return "in", [_value(member) for member in _MEMBER.findall(tokens["members"])]
+        members = [_value(member) for member in _MEMBER.findall(tokens["members"])]
+        return "in nocase" if tokens["in_nocase"] else "in", members
     return "any", None
 
 
@@ -189,19 +209,24 @@ def _value(text: str) -> Value:
     return int(text) if text.lstrip("+-").isdigit() else float(text)
 
 
-_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", '"': '"', "'": "'", "`": "`"}
 
 
 def _text(quoted: str) -> str:
-    """What a string in quotes stands for; BadFilterError for an escape that the parser of the language should read."""
+    """What a string in quotes stands for; BadFilterError for an escape that is none."""
     inner = quoted[1:-1]
     if "\\" not in inner:
         return inner
     try:
-        return _ESCAPE.sub(lambda escape: _ESCAPED[escape[1]], inner)
-    except KeyError:
+        return _ESCAPE.sub(_character, inner)
+    except (KeyError, ValueError):
         raise BadFilterError("an unusual escape") from None
+
+
+def _character(escape: re.Match[str]) -> str:
+    code = escape[1] or escape[2]
+    return _ESCAPED[escape[3]] if code is None else chr(int(code, 16))
 
 
 # --- constraints to their canonical spelling ----------------------------------------------------

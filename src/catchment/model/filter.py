@@ -11,6 +11,7 @@ filter that has a normal form (`routed`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import product
@@ -28,9 +29,7 @@ from catchment.model.expression import And, Expression, Not, Or
 from catchment.model.fast_path import spelled_fast
 from catchment.model.normal import ALTERNATIVES_MAX, irredundant, normalized
 from catchment.model.spelling import spelled
-from catchment.model.values import (
-    Json,
-)
+from catchment.model.values import Json
 
 # A filter is repeated in the routing tables of many brokers. See `Filter.size`.
 FILTER_SIZE_MAX: Final = 16_384
@@ -38,7 +37,9 @@ FILTER_SIZE_MAX: Final = 16_384
 NORMAL_STEPS_MAX: Final = 4_000
 # Constraints that need automata to be compared: a filter with more has no normal form.
 HARD_LEAVES_MAX: Final = 8
-AUTOMATON_OPERATORS: Final = frozenset(STRING_ONLY) - {"prefix"}
+AUTOMATON_OPERATORS: Final = frozenset(
+    operator for operator in STRING_ONLY if not {"prefix", "suffix", "substring"} & set(operator.split())
+)
 # Steps that a relation between two filters may take, besides their normal forms.
 RELATION_STEPS_MAX: Final = 20_000
 # The products of alternatives that a single `and` may make, before equal and contradictory ones are dropped.
@@ -84,13 +85,9 @@ class Filter:
 
     @classmethod
     def _of_normal(cls, boxes: tuple[Box, ...]) -> Filter:
-        # Its own normal form is computed from what is written here, as by whoever is sent it: so both find the same.
-        filter = cls.__new__(cls)
+        # Its own normal form is computed from what is written here, as by whoever is sent it: so both get the same.
         _check_alternatives(boxes)
-        alternatives = [_of_conjunction(conjunction) for conjunction in _alternatives_of(boxes)]
-        filter._set(alternatives[0] if len(alternatives) == 1 else Or(tuple(alternatives)) if alternatives else False)
-        filter._check_size()
-        return filter
+        return cls.of_expression(ex.positive(Or(tuple(map(_of_box, boxes)))))
 
     @classmethod
     def everything(cls) -> Filter:
@@ -114,14 +111,15 @@ class Filter:
     @cached_property
     def _normal(self) -> tuple[Box, ...] | None:
         """The union of boxes in normal form; None past the budget."""
-        if (
-            sum(constraint.operator in AUTOMATON_OPERATORS for constraint in ex.leaves(self.expression))
-            > HARD_LEAVES_MAX
-        ):
-            return None  # so many nearly always take more than the budget: it need not be spent to know that
+        if self._written is not None and spelled_fast(self._written.constraints) is not None:
+            return (self._written.box,)  # at most two constraints on each name: it is no work
+        # Of the ordered expression: so it takes the same steps for whoever reads the filter's text.
+        expression = self._ordered[0]
+        if _is_hard(expression):
+            return None
         try:
             with budget(NORMAL_STEPS_MAX):
-                boxes = boxes_of(self.expression)
+                boxes = boxes_of(expression)
                 _check_alternatives(boxes)
                 return boxes
         except (BudgetSpent, LimitError):
@@ -148,33 +146,31 @@ class Filter:
             return self
         from catchment.model.widening import wider
 
-        return wider(self.expression)
+        return wider(self._ordered[0])
 
     # --- relations ---
 
     def covers(self, other: Filter) -> bool:
         """Whether it matches every notification that `other` matches. Where one of the two is past the budget, "no" may
         be wrong."""
+        # A filter that has a normal form may cover one that has none by covering what that one is routed by.
+        boxes, other_boxes = self._normal, other.routed._normal
         try:
             with budget(RELATION_STEPS_MAX):
-                if self._normal is not None and other._normal is not None:
-                    return covering.covers(self._normal, other._normal)
-                return self._covers_as_written(other)
+                if boxes is not None and other_boxes is not None and covering.covers(boxes, other_boxes):
+                    return True
+                if boxes is not None and other._normal is not None:
+                    return False
+                return _covers(self._ordered[0], other._ordered[0])
         except BudgetSpent:
             return False
 
-    def _covers_as_written(self, other: Filter) -> bool:
-        if self._canonical[0] == other._canonical[0]:
-            return True
-        if self._normal is not None and self.covers(other.routed):
-            return True
-        return _covers(self._canonical[0], other._canonical[0])
-
     def overlaps(self, other: Filter) -> bool:
         """Whether some notification could match both. Where one of the two is past the budget, "yes" may be wrong."""
+        boxes, other_boxes = self.routed.boxes, other.routed.boxes
         try:
             with budget(RELATION_STEPS_MAX):
-                return covering.overlaps(self.routed.boxes, other.routed.boxes)
+                return covering.overlaps(boxes, other_boxes)
         except BudgetSpent:
             return True
 
@@ -203,23 +199,27 @@ class Filter:
     # --- form ---
 
     @cached_property
+    def _ordered(self) -> tuple[Expression, str]:
+        """The canonical form of the expression as it was written, and its text."""
+        return ex.canonical(self.expression)
+
+    @cached_property
     def _canonical(self) -> tuple[Expression, str]:
-        """The canonical form of the expression, and its text."""
+        """The canonical form, and its text; of a conjunction that has a normal form, what that says."""
         if self._written is not None:
             if (constraints := spelled_fast(self._written.constraints)) is not None:
                 conjunction = Conjunction(constraints)
                 return _of_conjunction(conjunction), str(conjunction)
-            if (small := self._small_text()) is not None:
-                return small
-        return ex.canonical(self.expression)
+            if self._normal is not None and (short := self._shortened()) is not None:
+                return short
+        return self._ordered
 
-    def _small_text(self) -> tuple[Expression, str] | None:
-        """A conjunction with several constraints on a name, simplified, if it has a normal form."""
-        if not self.is_normal:
-            return None
+    def _shortened(self) -> tuple[Expression, str] | None:
+        """A conjunction with several constraints on a name, as its normal form writes it."""
         alternatives = [_of_conjunction(conjunction) for conjunction in self.alternatives]
-        joined = alternatives[0] if len(alternatives) == 1 else Or(tuple(alternatives)) if alternatives else False
-        return ex.canonical(joined)
+        short = ex.canonical(Or(tuple(alternatives)))
+        # Whoever reads this text must find the same normal form.
+        return short if Filter.of_expression(short[0])._normal == self._normal else None
 
     @property
     def canonical(self) -> Expression:
@@ -274,7 +274,7 @@ class Filter:
         if not isinstance(other, Filter):
             return False
         if self._normal is None or other._normal is None:
-            return self._normal is other._normal and self._canonical[0] == other._canonical[0]
+            return self._normal is other._normal and self._canonical[1] == other._canonical[1]
         return self._normal == other._normal
 
     def __hash__(self) -> int:
@@ -309,6 +309,13 @@ def _written_size(constraint: Constraint) -> int:
     return len(constraint.name) + sum(1 + (len(each) if isinstance(each, str) else 0) for each in operands)
 
 
+def _of_box(box: Box) -> Expression:
+    """A box as an expression: for each attribute what it may be. Nothing is multiplied out."""
+    return And(
+        tuple(Or(tuple(And(constraints) for constraints in spelled(name, values))) for name, values in box.sets.items())
+    )
+
+
 def _of_conjunction(conjunction: Conjunction) -> Expression:
     constraints = conjunction.constraints
     return constraints[0] if len(constraints) == 1 else And(constraints) if constraints else True
@@ -328,15 +335,26 @@ def _check_alternatives(boxes: Sequence[Box]) -> None:
     """LimitError if it takes too many alternatives to write some boxes."""
     # The upper bound is cheap. Only where it exceeds the limit are they spelled out to count exactly.
     if sum(box.alternatives_max for box in boxes) > ALTERNATIVES_MAX:
+        charge(sum(10 + 2 * values.parts for box in boxes for values in box.sets.values()))
         count = sum(prod(len(spelled(*named)) for named in box.sets.items()) for box in boxes)
         if count > ALTERNATIVES_MAX:
             raise LimitError("ALTERNATIVES_MAX", ALTERNATIVES_MAX, f"{count:,} alternatives", "split the subscription")
 
 
+def _is_hard(expression: Expression) -> bool:
+    """Whether a canonical expression has so many constraints that need automata that its normal form nearly always
+    takes more than the budget: it need not be spent to know that."""
+    if isinstance(expression, And) and all(isinstance(part, Constraint) for part in expression.parts):
+        names = Counter(leaf.name for leaf in ex.leaves(expression) if leaf.operator in AUTOMATON_OPERATORS)
+        return max(names.values(), default=0) > HARD_LEAVES_MAX  # those on other attributes do not meet
+    return sum(leaf.operator in AUTOMATON_OPERATORS for leaf in ex.leaves(expression)) > HARD_LEAVES_MAX
+
+
 def _covers(wider: Expression, narrower: Expression) -> bool:
     """Whether one expression in canonical form covers another, by their structure: an `or` covers what one of its parts
     covers, an `and` what all of them cover; and dually for what is covered. "No" may be wrong."""
-    charge(8)
+    parts = sum(len(each.parts) for each in (wider, narrower) if isinstance(each, And | Or))
+    charge(8 + parts // 4)
     if wider == narrower or wider is True or narrower is False:
         return True
     if (isinstance(narrower, And) and wider in narrower.parts) or (isinstance(wider, Or) and narrower in wider.parts):
@@ -362,12 +380,18 @@ def _needed(conjunctions: list[Conjunction]) -> list[Conjunction]:
 
 
 def _conjunction(expression: Expression) -> Conjunction | None:
-    """An expression that is only constraints joined by `and`, as a conjunction; else None."""
+    """An expression that is only constraints, or negations of constraints, joined by `and`, as a conjunction; else
+    None."""
     if expression is True:
         return Conjunction(())
     parts = expression.parts if isinstance(expression, And) else (expression,)
-    constraints = tuple(part for part in parts if isinstance(part, Constraint))
-    return Conjunction(constraints) if len(constraints) == len(parts) else None
+    constraints: list[Constraint] = []
+    for part in parts:
+        constraint = ex.positive(part) if type(part) is Not else part
+        if type(constraint) is not Constraint:
+            return None
+        constraints.append(constraint)
+    return Conjunction(tuple(constraints))
 
 
 # --- from expressions to boxes ------------------------------------------------------------------

@@ -155,7 +155,7 @@ class _Builder(Transformer[Token, Any]):
         return _Sized(_is_true(tokens[0]), 0, 1)
 
     def existence(self, names: list[Token]) -> _Sized:
-        return _Sized(Not(_constrained(names[0], "absent", None, None).expression), 1, 1)
+        return _Sized(Not(_constrained(names[0], "absent", None, None).expression), 0, 1)
 
     def comparison(self, parts: list[Any]) -> _Sized:
         kind, name, operator, value = parts

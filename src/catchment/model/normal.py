@@ -52,7 +52,7 @@ def normalized(boxes: Iterable[Box]) -> tuple[Box, ...]:
 
 def _is_hard(boxes: Sequence[Box]) -> bool:
     """Whether too many boxes need automata to be compared."""
-    return sum(not box.is_ranges for box in boxes) > GLOB_BOXES_MAX
+    return sum(not box.is_easy for box in boxes) > GLOB_BOXES_MAX
 
 
 def _check_count(boxes: Sequence[Box], most: int) -> None:
@@ -146,7 +146,7 @@ def irredundant(boxes: Sequence[Box]) -> list[Box]:
     kept = sorted(boxes, key=_order)
     if _is_hard(kept):
         return kept
-    needs_no_automaton = all(box.is_ranges for box in kept)
+    needs_no_automaton = all(box.is_easy for box in kept)
     budget = Budget(IRREDUNDANT_STEPS_MAX if needs_no_automaton else IRREDUNDANT_GLOB_STEPS_MAX)
     for box in reversed(list(kept)):
         others = [other for other in kept if other is not box]
