@@ -11,6 +11,7 @@ from catchment.matching import encode
 from catchment.matching.bulk import pack_filter, unpack_filter
 from catchment.matching.kernels.nodes import LEAF
 from catchment.matching.segment import Segment
+from catchment.model.values import Value
 from catchment.sim.detection_data import detection_rules, process_events
 
 TEXTS = (
@@ -26,7 +27,7 @@ TEXTS = (
     "false",
     "x = 1 and not x = 1",
 )
-VALUES = {
+VALUES: dict[str, list[Value]] = {
     "x": [1, 2, 3, 1.0, "1"],
     "y": ["abc", "zABCz", "k", "q", "abC"],
     "z": ["q", "r", 7],
@@ -39,7 +40,7 @@ VALUES = {
 }
 
 
-def rows(count: int) -> list[dict[str, object]]:
+def rows(count: int) -> list[dict[str, Value]]:
     rng = np.random.default_rng(1)
     made = []
     for _ in range(count):
@@ -113,7 +114,7 @@ def test_merged_segments_share_nodes() -> None:
         for start, end in ((0, half), (half, len(ids)), (0, 0))
     ]
     merged = Segment.merged(parts)
-    offsets, numbers = merged.match(encode.entries_of_mappings(ROWS), 0, lambda i: ROWS[i])  # type: ignore[arg-type]
+    offsets, numbers = merged.match(encode.entries_of_mappings(ROWS), 0, lambda i: ROWS[i])
     found = [merged.ids.sorted(numbers[offsets[i] : offsets[i + 1]]) for i in range(len(ROWS))]
     assert found == EXPECTED
     whole = Segment.of(ids, filters, np.full(len(ids), -1, np.int64))
