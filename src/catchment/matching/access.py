@@ -21,10 +21,15 @@ from catchment.matching.source import Source
 Array = np.ndarray[Any, Any]
 I32, I64 = np.int32, np.int64
 
-# Shares of notifications for which a constraint holds: an equality, an order, what nearly always holds.
-_EQUAL, _ORDERED, _NEARLY_ALWAYS = 0.02, 0.4, 0.95
+# Shares of notifications for which a constraint of a single filter holds: an equality, an order, what nearly always
+# holds.
+_EQUAL, _ORDERED, _NEARLY_ALWAYS = 1e-3, 0.4, 0.99
 # The same for a piece of text, by its length; a longer one is as rare as the last.
-_BY_LENGTH: Final = np.array([1.0, 0.6, 0.3, 0.15, 0.08, 0.05, 0.04, 0.03, 0.02, 0.015, 0.01])
+_BY_LENGTH: Final = np.array([1.0, 0.3, 0.05, 1e-2, 3e-3, 1e-3, 5e-4, 2e-4, 1e-4])
+# A constraint that a thousand filters have holds some three hundred times as often.
+_POPULARITY: Final = 0.8
+# However popular, it is better to look at than what holds nearly always.
+_POPULAR_MAX: Final = 0.3
 
 
 class Expressions(NamedTuple):
@@ -89,5 +94,6 @@ def _constraint_costs(source: Source, parsed: Array) -> Array:
     leaves = np.flatnonzero(source.node_kind == kn.LEAF)
     parents = np.bincount(source.node_children[~is_leaf], minlength=len(source.node_kind))[leaves]
     occurring = np.bincount(source.node_children[is_leaf], weights=parents, minlength=len(parsed))
-    costs: Array = share * (1.0 + np.log2(1.0 + occurring))
+    popular = np.minimum(share * np.maximum(occurring, 1.0) ** _POPULARITY, _POPULAR_MAX)
+    costs: Array = np.where(share < _POPULAR_MAX, popular, share)
     return costs

@@ -4,7 +4,7 @@ A glob's literal piece is its longest run without wildcards. Of all grams of the
 the fewest other patterns. A string can match the pattern only if it contains the gram.
 
 A gram of up to eight bytes is an integer, so that the hash of the gram behind each position of a string takes one shift
-and one multiplication. A bit set of hashes (`gram_bits`) tells at most positions that no pattern has such a gram: it is
+and two multiplications. A bit set of hashes (`gram_bits`) tells at most positions that no pattern has such a gram: it is
 small enough to stay in the processor's cache.
 """
 
@@ -65,28 +65,28 @@ def list_literals(blob: Bytes, parsed: Ints, constraints: Ints, places: Ints, ta
     return at
 
 
-# An odd number without a pattern in its bits: multiplying by it mixes the bits of a gram into the highest ones.
-GRAM_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_HASH_SHIFT = np.uint64(33)
+# Numbers of 30 bits: a product with 32 bits stays below 2**63.
+_HIGH_FACTOR, _HASH_FACTOR, _SEED_FACTOR = 0x2C1B3C6D, 0x35297A2D, 0x1B56C4E9
 
 
 @kernel
 def gram_seed(attribute: int, size: int) -> int:
     """What tells the grams of different attributes and sizes apart."""
-    return np.uint64(attribute * 16 + size) * np.uint64(0xD1B54A32D192ED03)
+    return ((attribute * 16 + size) * _SEED_FACTOR) & 0xFFFFFFFF
 
 
 @kernel
 def hash_of_gram(gram: int, seed: int) -> int:
-    """A hash of 31 bits of the bytes of a gram, as an unsigned integer."""
-    return np.int64(((gram ^ seed) * GRAM_FACTOR) >> _HASH_SHIFT)
+    """A hash of 31 bits of the bytes of a gram, as an integer."""
+    mixed = (gram & 0xFFFFFFFF) ^ ((((gram >> 32) & 0xFFFFFFFF) * _HIGH_FACTOR) >> 20) ^ seed
+    return (((mixed & 0xFFFFFFFF) * _HASH_FACTOR) >> 29) & 0x7FFFFFFF
 
 
 @kernel
 def gram_hash(attribute: int, size: int, blob: Bytes, at: int) -> int:
-    gram = np.uint64(0)
+    gram = np.int64(0)
     for j in range(at, at + size):
-        gram = (gram << np.uint64(8)) | np.uint64(blob[j])
+        gram = (gram << 8) | np.int64(blob[j])
     return hash_of_gram(gram, gram_seed(attribute, size))
 
 

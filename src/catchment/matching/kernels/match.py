@@ -205,11 +205,11 @@ def _find_patterns(x: Tables, s: Scratch, b: Entries, stamp: int) -> None:
         for size in GRAM_SIZES:
             if (x.attributes[attribute, A_PATTERNS] >> size) & 1 == 0:
                 continue  # no pattern of this attribute has a gram of this size
-            seed, gram = gram_seed(attribute, size), np.uint64(0)
-            kept = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - 8 * size)
+            seed, gram = gram_seed(attribute, size), np.int64(0)
+            kept = np.int64(-1) if size == 8 else (np.int64(1) << (8 * size)) - 1
             for at in range(start, end):
                 # The last `size` bytes as an integer: this is the innermost loop.
-                gram = ((gram << np.uint64(8)) | np.uint64(b.buffer[at])) & kept
+                gram = ((gram << 8) | np.int64(b.buffer[at])) & kept
                 hashed = hash_of_gram(gram, seed)
                 bit = hashed & bit_mask
                 if (x.gram_bits[bit >> 3] >> (bit & 7)) & 1 == 0 or at - start < size - 1:

@@ -96,17 +96,15 @@ def mark_used(kind: Ints, starts: Ints, children: Ints, is_used: Ints) -> None:
 
 @kernel
 def node_costs(kind: Ints, starts: Ints, children: Ints, constraint_cost: Ints, cost: Ints) -> None:
-    """How likely a notification is to meet what leads to a node: of an AND the least likely child, of an OR all."""
+    """How likely a notification is to meet what leads to a node: of an AND the least likely child, of an OR any, as if
+    they did not depend on one another."""
     for node in range(len(kind)):
-        total = 0.0
+        least, none = 1.0, 1.0
         for i in range(starts[node], starts[node + 1]):
-            if kind[node] == LEAF:
-                total = constraint_cost[children[i]]
-            elif kind[node] == OR:
-                total += cost[children[i]]
-            elif i == starts[node] or cost[children[i]] < total:
-                total = cost[children[i]]
-        cost[node] = total
+            share = constraint_cost[children[i]] if kind[node] == LEAF else cost[children[i]]
+            least = min(least, share)
+            none *= 1.0 - share
+        cost[node] = 1.0 - none if kind[node] == OR else least
 
 
 @kernel
