@@ -23,6 +23,12 @@ _TEXTS = (
     "s glob 'a*b?c' and not s glob '*q*' and a in (1, 2, 3)",
     "t > 2026-01-01T00:00:00Z and f = true and not exists(g)",
 )
+# What a segment calls match_one with: handles of its tables, of the living and of its room, msgpack, a version.
+_HANDLES: Final = np.empty((0, 3), np.int64)
+MATCH_ONE_TYPES: Final = tuple(
+    typeof(value)  # type: ignore[no-untyped-call]
+    for value in (_HANDLES, _HANDLES, _HANDLES, b"", 0)
+)
 
 
 def warm() -> None:
@@ -41,8 +47,7 @@ def _warm_match_one() -> None:
     match_one: Any = kernels_one.match_one
     if not hasattr(match_one, "compile"):  # NUMBA_DISABLE_JIT is set: there is nothing to compile
         return
-    handles = typeof(np.empty((0, 3), np.int64))
-    match_one.compile((handles, handles, handles, typeof(b""), typeof(0)))
+    match_one.compile(MATCH_ONE_TYPES)
 
 
 def _warm_matcher() -> None:
