@@ -70,7 +70,12 @@ def compare_figure(a: Figure, b: Figure) -> Comparison:
 def table(comparisons: Sequence[Comparison]) -> list[str]:
     width = max(len(comparison.name) for comparison in comparisons)
     lines = [f"{'':{width}} {'A':>12} {'B':>12} {'B/A':>7}  {CONFIDENCE:.0%} between  B is"]
-    for one in comparisons:
-        between = f"{one.low:.3f}–{one.high:.3f}"
-        lines.append(f"{one.name:{width}} {one.a:12,.4g} {one.b:12,.4g} {one.ratio:7.3f}  {between:11}  {one.verdict}")
+    for each in comparisons:
+        between = f"{each.low:.3f}–{each.high:.3f}"
+        values = f"{_shown(each.a):>12} {_shown(each.b):>12} {each.ratio:7.3f}"
+        lines.append(f"{each.name:{width}} {values}  {between:11}  {each.verdict}")
     return lines
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

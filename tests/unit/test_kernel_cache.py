@@ -3,15 +3,17 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
-from numba import config
 
-from catchment.matching.kernels_one import match_one
-from catchment.matching.warm import MATCH_ONE_TYPES
+from catchment.matching.kernels_one import MATCH_ONE_TYPES, match_one
 from tests.unit.matchers import many
 
 PROCESSES, SAVES = 2, 60
+COMPILED: Any = match_one
+needs_compiling = pytest.mark.skipif(not hasattr(COMPILED, "signatures"), reason="NUMBA_DISABLE_JIT is set")
 
 # Saves one compiled kernel under many signatures, all of its own, as fast as it can.
 SAVER = """
@@ -34,8 +36,8 @@ print(len(files), len(set(files)))
 """
 
 
-@pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
-def test_processes_that_save_at_the_same_time_share_no_file(tmp_path):
+@needs_compiling
+def test_processes_that_save_at_the_same_time_share_no_file(tmp_path: Path) -> None:
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     savers = [
         subprocess.Popen(
@@ -47,13 +49,15 @@ def test_processes_that_save_at_the_same_time_share_no_file(tmp_path):
         assert saver.stdin is not None
         saver.stdin.write("go\n")
         saver.stdin.flush()
-    assert [saver.communicate() and saver.returncode for saver in savers] == [0] * PROCESSES
+    for saver in savers:
+        saver.communicate()
+    assert [saver.returncode for saver in savers] == [0] * PROCESSES
     counts = subprocess.run([sys.executable, "-c", READER], check=True, capture_output=True, text=True, env=environment)
     entries, files = map(int, counts.stdout.split())
     assert entries == files == PROCESSES * SAVES + 1
 
 
-@pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
-def test_match_one_is_compiled_early_for_the_types_that_a_matcher_calls_it_with():
+@needs_compiling
+def test_match_one_is_compiled_early_for_the_types_that_a_matcher_calls_it_with() -> None:
     assert many(100).match({"x": 1}) == ["s001"]
-    assert list(match_one.signatures) == [MATCH_ONE_TYPES]
+    assert list(COMPILED.signatures) == [MATCH_ONE_TYPES]

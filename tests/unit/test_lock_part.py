@@ -3,6 +3,7 @@
 import re
 import tomllib
 from importlib.metadata import distribution
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -45,16 +46,16 @@ whole = ["catch-ment[own]"]
 """
 
 
-def names(lock):
+def names(lock: str) -> list[str]:
     return list(entries(lock))
 
 
-def test_a_part_has_what_is_named_and_what_that_needs():
+def test_a_part_has_what_is_named_and_what_that_needs() -> None:
     assert names(part(A_LOCK, A_PROJECT, [], ["alpha"])) == ["alpha", "both", "circle", "circle-two"]
     assert names(part(A_LOCK, A_PROJECT, [], ["Via_Ducts"])) == ["via-ducts"]
 
 
-def test_an_entry_is_copied_whole_with_every_version_it_has():
+def test_an_entry_is_copied_whole_with_every_version_it_has() -> None:
     assert part(A_LOCK, A_PROJECT, [], ["circle-two"]) == (
         "circle==3 \\\n    --hash=sha256:cc\n    # via both\n    # via circle-two\n"
         "circle-two==3 \\\n    --hash=sha256:c2\n    # via circle\n"
@@ -63,25 +64,25 @@ def test_an_entry_is_copied_whole_with_every_version_it_has():
     assert "both==2 ;" in part(A_LOCK, A_PROJECT, [], ["both"])
 
 
-def test_an_extra_brings_the_dependencies_and_the_extras_that_it_names():
+def test_an_extra_brings_the_dependencies_and_the_extras_that_it_names() -> None:
     assert named_by_project(A_PROJECT, []) == {"alpha"}
     assert named_by_project(A_PROJECT, ["own"]) == {"alpha", "gamma"}
     assert named_by_project(A_PROJECT, ["whole"]) == {"alpha", "gamma"}
     assert part(A_LOCK, A_PROJECT, ["whole"], []) == A_LOCK
 
 
-def test_a_package_that_the_lock_does_not_have_is_named():
+def test_a_package_that_the_lock_does_not_have_is_named() -> None:
     with pytest.raises(MissingEntryError, match=r"no entry for delta: type ./dev lock"):
         part(A_LOCK, A_PROJECT, [], ["alpha", "delta"])
 
 
-def test_all_extras_together_are_the_whole_lock():
+def test_all_extras_together_are_the_whole_lock() -> None:
     lock, project = LOCK.read_text("utf-8"), PROJECT.read_text("utf-8")
     extras = list(tomllib.loads(project)["project"]["optional-dependencies"])
     assert part(lock, project, extras, []) == lock
 
 
-def test_what_run_installs_is_all_that_brokers_need_in_the_versions_of_the_lock_and_has_no_spark():
+def test_what_run_installs_is_all_that_brokers_need_in_the_versions_of_the_lock_and_has_no_spark() -> None:
     lock, project = LOCK.read_text("utf-8"), PROJECT.read_text("utf-8")
     run = part(lock, project, ["server"], [])
     assert installed_needs(tomllib.loads(project)["project"], "server") <= set(names(run))
@@ -89,10 +90,10 @@ def test_what_run_installs_is_all_that_brokers_need_in_the_versions_of_the_lock_
     assert set(names(run)).isdisjoint({"pyspark", "py4j", "pandas", "matplotlib", "mypy", "pytest", "ruff"})
 
 
-def installed_needs(project, extra):
+def installed_needs(project: dict[str, Any], extra: str) -> set[str]:
     """The same from what the installed packages say of themselves, without a look at the lock."""
     waiting = [Requirement(text) for text in [*project["dependencies"], *project["optional-dependencies"][extra]]]
-    seen = set()
+    seen: set[tuple[str, frozenset[str]]] = set()
     while waiting:
         requirement = waiting.pop()
         name = re.sub(r"[-_.]+", "-", requirement.name).lower()

@@ -1,5 +1,7 @@
 """uv is told what pip is configured with."""
 
+from pathlib import Path
+
 from tools.run_uv import arguments, environment, options
 
 LISTING = """\
@@ -17,7 +19,7 @@ install.trusted-host='a.example b.example'
 """
 
 
-def test_options_of_install_and_of_the_environment_go_before_global_ones():
+def test_options_of_install_and_of_the_environment_go_before_global_ones() -> None:
     found = options(LISTING)
     assert found["index-url"] == "https://install.example/simple"
     assert found["timeout"] == "7.6"
@@ -25,7 +27,7 @@ def test_options_of_install_and_of_the_environment_go_before_global_ones():
     assert options("") == {}
 
 
-def test_each_option_becomes_the_variable_that_means_the_same():
+def test_each_option_becomes_the_variable_that_means_the_same() -> None:
     assert environment(options(LISTING), {"HOME": "/somewhere"}) == {
         "HOME": "/somewhere",
         "UV_DEFAULT_INDEX": "https://install.example/simple",
@@ -38,16 +40,16 @@ def test_each_option_becomes_the_variable_that_means_the_same():
     }
 
 
-def test_a_directory_of_packages_is_named_if_it_is_there(tmp_path):
+def test_a_directory_of_packages_is_named_if_it_is_there(tmp_path: Path) -> None:
     configured = {"find-links": f"{tmp_path} {tmp_path}/missing https://links.example/"}
     assert environment(configured, {}) == {"UV_FIND_LINKS": f"{tmp_path},https://links.example/"}
 
 
-def test_without_configuration_nothing_is_set():
+def test_without_configuration_nothing_is_set() -> None:
     assert environment({}, {"A": "1"}) == {"A": "1"}
 
 
-def test_what_uv_is_told_already_stays():
+def test_what_uv_is_told_already_stays() -> None:
     own = {"UV_INDEX_URL": "https://own.example/simple", "UV_HTTP_TIMEOUT": "5"}
     told = environment(options(LISTING), own)
     assert told["UV_HTTP_TIMEOUT"] == "5"
@@ -56,7 +58,7 @@ def test_what_uv_is_told_already_stays():
     assert told["SSL_CERT_FILE"] == "/etc/certificates.pem"
 
 
-def test_no_index_is_an_option_of_uv():
+def test_no_index_is_an_option_of_uv() -> None:
     assert arguments({"no-index": "True"}, ["pip", "install", "x"]) == ["pip", "install", "x", "--no-index"]
     assert arguments({"no-index": "0"}, ["pip", "install", "x"]) == ["pip", "install", "x"]
     assert arguments({}, ["pip"]) == ["pip"]

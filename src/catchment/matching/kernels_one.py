@@ -7,6 +7,11 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
+import numpy as np
+from numba import typeof
+
 from catchment.matching.kernels_bytes import kernel
 from catchment.matching.kernels_handles import array_of_bytes
 from catchment.matching.kernels_ids import sort_numbers
@@ -41,3 +46,20 @@ def match_one(tables: Handles, living: Handles, room: Handles, packed: bytes, ve
     count, v = one.offsets[1], living_at(living, 0)
     ready = sort_numbers(one.out, count, v.id_place, v.id_made, one.sorted, one.spare, one.counts)
     return count if ready else UNLISTED
+
+
+# --- warming ------------------------------------------------------------------------------------
+
+# What a segment calls match_one with: handles of its tables, of the living and of its room, msgpack, a version.
+_HANDLES: Final = np.empty((0, 3), np.int64)
+MATCH_ONE_TYPES: Final = tuple(
+    typeof(value)  # type: ignore[no-untyped-call]
+    for value in (_HANDLES, _HANDLES, _HANDLES, b"", 0)
+)
+
+
+def warm() -> None:
+    """Compiles match_one from the types of its arguments alone: there need be no index yet."""
+    compiled: Any = match_one
+    if hasattr(compiled, "compile"):  # it has not where NUMBA_DISABLE_JIT is set
+        compiled.compile(MATCH_ONE_TYPES)

@@ -7,11 +7,9 @@ from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
 import pyarrow as pa
-from numba import typeof
 
 from catchment.matching import kernels_graph, kernels_one
 from catchment.matching.matcher import PENDING_MAX, Matcher
@@ -23,12 +21,6 @@ _TEXTS = (
     "s glob 'a*b?c' and not s glob '*q*' and a in (1, 2, 3)",
     "t > 2026-01-01T00:00:00Z and f = true and not exists(g)",
 )
-# What a segment calls match_one with: handles of its tables, of the living and of its room, msgpack, a version.
-_HANDLES: Final = np.empty((0, 3), np.int64)
-MATCH_ONE_TYPES: Final = tuple(
-    typeof(value)  # type: ignore[no-untyped-call]
-    for value in (_HANDLES, _HANDLES, _HANDLES, b"", 0)
-)
 
 
 def warm() -> None:
@@ -36,18 +28,6 @@ def warm() -> None:
     with ProcessPoolExecutor(min(len(_PARTS), os.cpu_count() or 1), get_context("spawn")) as pool:
         for compiled in [pool.submit(part) for part in _PARTS]:
             compiled.result()
-
-
-def _warm_match_one() -> None:
-    """The kernels that match, a third of all work.
-
-    A matcher needs them last, after those that build its index. Here they are compiled from the types of their
-    arguments alone, at the same time as the others: the process that builds an index then has them from the cache.
-    """
-    match_one: Any = kernels_one.match_one
-    if not hasattr(match_one, "compile"):  # NUMBA_DISABLE_JIT is set: there is nothing to compile
-        return
-    match_one.compile(MATCH_ONE_TYPES)
 
 
 def _warm_matcher() -> None:
@@ -82,8 +62,9 @@ def _match(matcher: Matcher, rows: list[dict[str, str | int | float | bool | dat
     matcher.nearest(rows[0])
 
 
-# The longest first.
-_PARTS: Final = (_warm_matcher, _warm_match_one, kernels_graph.warm)
+# The longest first. A matcher calls match_one last, after the kernels that build its index: meanwhile another process
+# has compiled match_one, a third of all work, and this one has it from the cache.
+_PARTS: Final = (_warm_matcher, kernels_one.warm, kernels_graph.warm)
 
 
 if __name__ == "__main__":
