@@ -1,8 +1,14 @@
-"""`python -m catchment.matching.warm`: compiles all kernels into their cache, so that the next start is quick."""
+"""`python -m catchment.matching.warm`: compiles all kernels into their cache, so that the next start is quick.
+
+With `--matcher`, only those that a matcher runs. The others build the content graph, which brokers do not: a quarter of
+the work.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from multiprocessing import get_context
@@ -25,8 +31,12 @@ _TEXTS = (
 
 def warm() -> None:
     """Compiles in as many processes as there are processors, each a part of the kernels: half the time of one."""
-    with ProcessPoolExecutor(min(len(_PARTS), os.cpu_count() or 1), get_context("spawn")) as pool:
-        for compiled in [pool.submit(part) for part in _PARTS]:
+    _compile([*_MATCHER_PARTS, kernels_graph.warm])
+
+
+def _compile(parts: Sequence[Callable[[], None]]) -> None:
+    with ProcessPoolExecutor(min(len(parts), os.cpu_count() or 1), get_context("spawn")) as pool:
+        for compiled in [pool.submit(part) for part in parts]:
             compiled.result()
 
 
@@ -64,8 +74,11 @@ def _match(matcher: Matcher, rows: list[dict[str, str | int | float | bool | dat
 
 # The longest first. A matcher calls match_one last, after the kernels that build its index: meanwhile another process
 # has compiled match_one, a third of all work, and this one has it from the cache.
-_PARTS: Final = (_warm_matcher, kernels_one.warm, kernels_graph.warm)
+_MATCHER_PARTS: Final = (_warm_matcher, kernels_one.warm)
 
 
 if __name__ == "__main__":
-    warm()
+    if sys.argv[1:] == ["--matcher"]:
+        _compile(_MATCHER_PARTS)
+    else:
+        warm()
