@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
-from catchment.broker.connection import Connection
 from catchment.broker.node import Node
+
+from catchment.broker.connection import Connection
 from catchment.client.client import Client
 from catchment.routing.messages import LinkDown, Neighbor
 
