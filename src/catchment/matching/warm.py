@@ -72,8 +72,8 @@ def _match(matcher: Matcher, rows: list[dict[str, str | int | float | bool | dat
     matcher.nearest(rows[0])
 
 
-# The longest first. A matcher calls match_single last, after the kernels that build its index: meanwhile another process
-# has compiled match_single, a third of all work, and this one has it from the cache.
+# The longest first. A matcher calls match_single last, after the kernels that build its index. Meanwhile another
+# process has compiled match_single, a third of all work, and this one has it from the cache.
 _MATCHER_PARTS: Final = (_warm_matcher, single.warm)
 
 

@@ -48,8 +48,8 @@ def _locked(directory: str, kind: int) -> Iterator[None]:
 class StampedCache(FunctionCache):
     """Numba's cache, with two mistakes less.
 
-    Numba notices changes only in the file of the kernel itself. Our kernels call kernels of other files, so the key of a
-    cached kernel also holds a digest of all kernel sources.
+    Numba notices changes only in the file of the kernel itself. Our kernels call kernels of other files, so the key of
+    a cached kernel also holds a digest of all kernel sources.
 
     Numba takes no lock. Two processes that compile one kernel for two signatures at the same time choose the same file
     for both, and the next process runs the code of one signature with the arguments of the other.
