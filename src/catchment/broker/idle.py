@@ -12,9 +12,9 @@ IDLE_S: Final = 0.1
 
 
 async def keep_prepared(node: Node) -> None:
-    """After changes, once there are no more of them, the core's matchers do what the next notification would wait for: with a
-    hundred thousand subscriptions that is some ten milliseconds, and to merge their indexes half a second. In a thread,
-    and most of it in kernels that let others run: what comes meanwhile is served."""
+    """Prepares the core's matchers once nobody has changed what is wanted for IDLE_S. Otherwise the next notification
+    would wait for that: some ten milliseconds with a hundred thousand subscriptions, and half a second to merge their
+    indexes. It runs in a thread, and most of it in kernels that let others run: what comes meanwhile is served."""
     loop = asyncio.get_running_loop()
     prepared = before = 0
     while True:
