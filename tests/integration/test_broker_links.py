@@ -12,8 +12,9 @@ from catchment.broker.config import Address, Config, read_config
 from catchment.broker.server import Broker
 from catchment.errors import InputError
 from catchment.routing.messages import Neighbor, Subscribe
-from catchment.wire.frames import VERSION, Routed
-from catchment.wire.messages import Accepted, Batch, BetweenBrokers, Delivery, Goodbye, Hello, Lost, Publish, Request
+from catchment.routing.siena.messages import OriginHeader
+from catchment.wire import session as session_module
+from catchment.wire.messages import Accepted, Batch, Delivery, Goodbye, Lost, Parcel, Publish, Request
 from tests.integration.network import ANYWHERE, FakeBroker, Proxy, Raw, broker, client, pair, run, until, until_heard
 
 KILOBYTES_64 = bytes(65_536)
@@ -193,7 +194,7 @@ def test_a_neighbor_that_says_what_it_must_not_loses_its_link_and_nobody_else():
 def test_a_batch_between_brokers_has_a_limit():
     async def work():
         async with broker("a") as a, await Raw.neighbor(a, "bad", a.config.routing) as bad:
-            bad.say(Batch((Routed(Notification({"x": 1}), "bad"),) * 4_097))
+            bad.say(Batch((Parcel(OriginHeader(1, "bad"), (Notification({"x": 1}),) * 4_097),)))
             assert "BATCH_MAX" in await bad.goodbye()
 
     run(work())
@@ -337,7 +338,7 @@ def test_shutdown_while_dialing_leaves_nothing_behind(monkeypatch):
 
 
 def test_a_greeting_that_is_not_answered_is_given_up(monkeypatch):
-    monkeypatch.setattr(connection_module, "HANDSHAKE_S", 0.05)
+    monkeypatch.setattr(session_module, "HANDSHAKE_S", 0.05)
 
     async def work():
         async with broker("a") as a, Proxy(a) as proxy:
@@ -355,7 +356,7 @@ TWIN = "a has a link to another broker named 'twin': names are unique in a netwo
 
 @pytest.fixture
 def soon(monkeypatch):
-    monkeypatch.setattr(connection_module, "ANSWER_S_MAX", 0.2)
+    monkeypatch.setattr(session_module, "ANSWER_S_MAX", 0.2)
     monkeypatch.setattr(server_module, "RETRY_S_FIRST", 0.01)
     monkeypatch.setattr(server_module, "RETRY_S_MOST", 0.05)
 
@@ -401,8 +402,7 @@ def test_another_of_the_same_name_that_was_dialed_is_left(soon, caplog):
 def test_a_refusal_for_the_name_is_not_final():
     async def work():
         async with broker("a") as a, await Raw.neighbor(a, "twin", a.config.routing, "1"):
-            async with await Raw.dial(a.address, BetweenBrokers) as raw:
-                raw.say(Hello((VERSION, VERSION), "broker", "twin", routing=a.config.routing, instance="2"))
+            async with await Raw.hailing(a, "twin", a.config.routing, "2") as raw:
                 assert await raw.next(Goodbye) == Goodbye(TWIN, is_final=False)
             assert list(a.node.links) == [Neighbor("twin")]
 
@@ -437,7 +437,7 @@ def test_who_takes_what_waits_for_it_is_alive_however_late_its_answer(monkeypatc
             async with client(a, "p") as publisher:
                 while link.outbox_bytes < 3_000_000:
                     await publisher.publish(Notification({"n": 1}, payload=KILOBYTES_64), ack="accepted")
-            monkeypatch.setattr(connection_module, "ANSWER_S_MAX", 0.0001)
+            monkeypatch.setattr(session_module, "ANSWER_S_MAX", 0.0001)
             for _ in range(3):
                 link.is_alive()
                 left = link.outbox_bytes

@@ -6,13 +6,15 @@ import threading
 import pytest
 
 from catchment import Notification
+from catchment.broker.config import Config
 from catchment.broker.server import Broker
 from catchment.client import BlockingClient, ConnectionLostError, RefusedError, connect_blocking
 from catchment.client import connection as connection_module
 from catchment.errors import BadIdError, LimitError
 from catchment.routing.messages import Advertise, Cancel, Subscribe, Suspend
+from catchment.wire.frames import VERSION
 from catchment.wire.messages import Accepted, Credit, Goodbye, Publish, Refused, Request
-from tests.integration.network import ANYWHERE, Config, FakeBroker, Proxy, broker, client, run, until
+from tests.integration.network import ANYWHERE, FakeBroker, Proxy, broker, client, run, until
 
 LOST = ConnectionLostError
 
@@ -31,14 +33,14 @@ def test_what_was_asked_for_is_asked_for_again_and_a_gap_is_told():
             proxy.cut()
             await until(lambda: "reader" not in [one.name for one in b.node.clients])
             await publisher.publish({"n": 1}, ack="accepted")
-            await until(lambda: b.node.core.sessions.subscriptions_count == 2)
+            await until(lambda: b.node.core.clients.subscriptions_count == 2)
             await publisher.publish({"n": 2}, ack="accepted")
             second, third = await subscription.get(), await other.get()
             assert (second.notification["n"], second.gap, second.subscriptions) == (2, True, ("mine",))
             assert third.notification["n"] == 0
             await subscription.cancel()
             await other.cancel()
-            assert b.node.core.sessions.subscriptions_count == 0
+            assert b.node.core.clients.subscriptions_count == 0
 
     run(work())
 
@@ -78,7 +80,7 @@ def test_nothing_comes_twice_after_a_connection_was_lost():
                 assert (await subscription.get()).notification["n"] == n
                 proxy.cut()
                 await until(lambda: not reader._connected.is_set())
-                await until(lambda: b.node.core.sessions.subscriptions_count == 1)
+                await until(lambda: b.node.core.clients.subscriptions_count == 1)
                 # The same once more: whoever has had it does not get it again.
                 await publisher.publish(Notification({"n": n}, source="p", seq=n + 1), ack="accepted")
             assert not subscription._waiting
@@ -169,7 +171,7 @@ def test_who_is_replaced_does_not_come_back():
     run(work())
 
 
-@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("version", [0, 1, VERSION + 1])
 def test_another_version_is_refused(version):
     async def work():
         async with FakeBroker(version=version) as fake:
@@ -180,7 +182,7 @@ def test_another_version_is_refused(version):
 
 
 def test_a_silent_broker_is_left(monkeypatch):
-    monkeypatch.setattr(connection_module, "SILENCE_LOOK_S", 0.02)
+    monkeypatch.setattr(connection_module, "TICK_S", 0.02)
 
     async def work():
         async with FakeBroker() as fake, client(fake, "alice") as alice:

@@ -64,7 +64,7 @@ from catchment.wire.messages import (
     Unfit,
     Welcome,
 )
-from catchment.wire.states import Does, Happening, HelloOf, State, What, next_state, stage_of
+from catchment.wire.states import ESTABLISHED, HANDSHAKE, Does, Happening, HelloOf, State, What, next_state, stage_of
 
 # How long a greeting and its answer may take.
 HANDSHAKE_S: Final = 10.0
@@ -77,9 +77,6 @@ ANSWER_S_MAX: Final = 2.0
 
 _PING: Final = frame(Ping())
 _PONG: Final = frame(Pong())
-_HANDSHAKE: Final = frozenset(
-    (State.ACCEPTED, State.CLIENT_CAME, State.BROKER_CAME, State.DIALED, State.CLIENT_WAITS, State.BROKER_WAITS)
-)
 
 
 # --- events -------------------------------------------------------------------------------------
@@ -152,8 +149,8 @@ class Session:
 
     @property
     def is_established(self) -> bool:
-        """Whether the handshake is over, and the session has not ended."""
-        return not self.is_ended and self.state not in _HANDSHAKE
+        """Whether both ends have welcomed each other, and neither has ended it."""
+        return self.state in ESTABLISHED
 
     def may_send(self, *kinds: type) -> bool:
         return self._stage.sends.issuperset(kinds)
@@ -252,7 +249,7 @@ class Session:
 
         After the end, too: if the other side does not even take the `Goodbye`, `Ended` comes a second time, and the
         driver waits no longer."""
-        if self.state in _HANDSHAKE:
+        if self.state in HANDSHAKE:
             return None if now < self.deadline else self._late()
         self._silent_ticks = 0 if shows_life else self._silent_ticks + 1
         if self._silent_ticks <= SILENT_TICKS_MAX:
@@ -264,8 +261,8 @@ class Session:
 
     def _late(self) -> Ended:
         missing = "Hello" if self.state is State.ACCEPTED else "answer to Hello"
-        assert next_state(self.state, "notices", Happening.LATE) is State.ENDED
-        return self._ended(f"no {missing} within {HANDSHAKE_S:g} s")
+        self._change("notices", Happening.LATE)
+        return self._said_goodbye(f"no {missing} within {HANDSHAKE_S:g} s")
 
     def _keep_alive(self) -> Write | None:
         return Write(_PING)
@@ -297,6 +294,9 @@ class Session:
 
     def _ended(self, reason: str, is_final: bool = False, refused_name: str | None = None) -> Ended:
         self._change("sends", Goodbye)
+        return self._said_goodbye(reason, is_final, refused_name)
+
+    def _said_goodbye(self, reason: str, is_final: bool = False, refused_name: str | None = None) -> Ended:
         self.reason = reason
         return Ended(reason, is_final, frame(Goodbye(reason, is_final)), refused_name)
 

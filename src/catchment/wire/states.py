@@ -87,51 +87,53 @@ What = type[Said] | HelloOf | Happening
 
 
 class Row(NamedTuple):
-    """An end in `state` may do this; then it is in the state `then`."""
+    """An end in one of these states may do this; then it is in the state `then`."""
 
-    state: State
+    states: tuple[State, ...]
     does: Does
     what: tuple[What, ...]
     then: State
 
 
-_BY_CLIENT: Final = (Request, Publish, Look)
-_TO_CLIENT: Final = (Accepted, Refused, Seen, Credit, Delivery, SequenceDelivery, Lost)
-_BETWEEN_BROKERS: Final = (Batch, BrokerMessage)
-_LIFE: Final = (Ping, Pong)
+HANDSHAKE: Final = (
+    State.ACCEPTED,
+    State.CLIENT_CAME,
+    State.BROKER_CAME,
+    State.DIALED,
+    State.CLIENT_WAITS,
+    State.BROKER_WAITS,
+)
+ESTABLISHED: Final = (State.SERVING, State.SERVED, State.LINKED)
+_LIVE: Final = (*HANDSHAKE, *ESTABLISHED)
 
-
-def _ending(state: State, happening: Happening) -> Iterator[Row]:
-    """Either side may say Goodbye at any time."""
-    yield Row(state, "receives", (Goodbye,), State.ENDED)
-    yield Row(state, "sends", (Goodbye,), State.ENDED)
-    yield Row(state, "notices", (happening, Happening.LOST), State.ENDED)
-
+_BY_CLIENT: Final = (Request, Publish, Look, Ping, Pong)
+_TO_CLIENT: Final = (Accepted, Refused, Seen, Credit, Delivery, SequenceDelivery, Lost, Ping, Pong)
+_BETWEEN_BROKERS: Final = (Batch, BrokerMessage, Ping, Pong)
 
 TABLE: Final[tuple[Row, ...]] = (
-    Row(State.ACCEPTED, "receives", (HelloOf.CLIENT,), State.CLIENT_CAME),
-    Row(State.ACCEPTED, "receives", (HelloOf.BROKER,), State.BROKER_CAME),
-    *_ending(State.ACCEPTED, Happening.LATE),
-    Row(State.CLIENT_CAME, "sends", (Welcome,), State.SERVING),
-    *_ending(State.CLIENT_CAME, Happening.LATE),
-    Row(State.BROKER_CAME, "sends", (Welcome,), State.LINKED),
-    *_ending(State.BROKER_CAME, Happening.LATE),
-    Row(State.DIALED, "sends", (HelloOf.CLIENT,), State.CLIENT_WAITS),
-    Row(State.DIALED, "sends", (HelloOf.BROKER,), State.BROKER_WAITS),
-    *_ending(State.DIALED, Happening.LATE),
-    Row(State.CLIENT_WAITS, "receives", (Welcome,), State.SERVED),
-    *_ending(State.CLIENT_WAITS, Happening.LATE),
-    Row(State.BROKER_WAITS, "receives", (Welcome,), State.LINKED),
-    *_ending(State.BROKER_WAITS, Happening.LATE),
-    Row(State.SERVING, "receives", (*_BY_CLIENT, *_LIFE), State.SERVING),
-    Row(State.SERVING, "sends", (*_TO_CLIENT, *_LIFE), State.SERVING),
-    *_ending(State.SERVING, Happening.SILENT),
-    Row(State.SERVED, "receives", (*_TO_CLIENT, *_LIFE), State.SERVED),
-    Row(State.SERVED, "sends", (*_BY_CLIENT, *_LIFE), State.SERVED),
-    *_ending(State.SERVED, Happening.SILENT),
-    Row(State.LINKED, "receives", (*_BETWEEN_BROKERS, *_LIFE), State.LINKED),
-    Row(State.LINKED, "sends", (*_BETWEEN_BROKERS, *_LIFE), State.LINKED),
-    *_ending(State.LINKED, Happening.SILENT),
+    # A broker that was dialed.
+    Row((State.ACCEPTED,), "receives", (HelloOf.CLIENT,), State.CLIENT_CAME),
+    Row((State.ACCEPTED,), "receives", (HelloOf.BROKER,), State.BROKER_CAME),
+    Row((State.CLIENT_CAME,), "sends", (Welcome,), State.SERVING),
+    Row((State.BROKER_CAME,), "sends", (Welcome,), State.LINKED),
+    # An end that has dialed.
+    Row((State.DIALED,), "sends", (HelloOf.CLIENT,), State.CLIENT_WAITS),
+    Row((State.DIALED,), "sends", (HelloOf.BROKER,), State.BROKER_WAITS),
+    Row((State.CLIENT_WAITS,), "receives", (Welcome,), State.SERVED),
+    Row((State.BROKER_WAITS,), "receives", (Welcome,), State.LINKED),
+    # The conversation.
+    Row((State.SERVING,), "receives", _BY_CLIENT, State.SERVING),
+    Row((State.SERVING,), "sends", _TO_CLIENT, State.SERVING),
+    Row((State.SERVED,), "receives", _TO_CLIENT, State.SERVED),
+    Row((State.SERVED,), "sends", _BY_CLIENT, State.SERVED),
+    Row((State.LINKED,), "receives", _BETWEEN_BROKERS, State.LINKED),
+    Row((State.LINKED,), "sends", _BETWEEN_BROKERS, State.LINKED),
+    # The end: either side may say Goodbye at any time.
+    Row(_LIVE, "receives", (Goodbye,), State.ENDED),
+    Row(_LIVE, "sends", (Goodbye,), State.ENDED),
+    Row(HANDSHAKE, "notices", (Happening.LATE,), State.ENDED),
+    Row(ESTABLISHED, "notices", (Happening.SILENT,), State.ENDED),
+    Row(_LIVE, "notices", (Happening.LOST,), State.ENDED),
 )
 
 # The longest frame in states after the handshake.
@@ -142,7 +144,7 @@ _BYTES_MAX: Final = {
 }
 
 _NEXT: Final[dict[tuple[State, Does, What], State]] = {
-    (row.state, row.does, what): row.then for row in TABLE for what in row.what
+    (state, row.does, what): row.then for row in TABLE for state in row.states for what in row.what
 }
 
 
@@ -176,7 +178,7 @@ def stage_of(state: State, language: Any) -> Stage:
 
 def _whats(state: State, does: Does, then: State | None) -> Iterator[What]:
     for row in TABLE:
-        if row.state is state and row.does == does and (then is None or row.then is then):
+        if state in row.states and row.does == does and (then is None or row.then is then):
             yield from row.what
 
 
