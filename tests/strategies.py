@@ -190,9 +190,10 @@ def _neighbors(operand: object) -> list[Value]:
 
 def _near_number(operand: int | float) -> list[Value]:
     close = float(operand)
-    found = [close, math.nextafter(close, math.inf), math.nextafter(close, -math.inf)]
-    whole = [math.floor(operand) + step for step in (-1, 0, 1)]
-    return [one + 0.0 for one in found if math.isfinite(one)] + [one for one in whole if INT_MIN <= one <= INT_MAX]
+    floats = [close, math.nextafter(close, math.inf), math.nextafter(close, -math.inf)]
+    ints = [math.floor(operand) + step for step in (-1, 0, 1)]
+    near: list[Value] = [number + 0.0 for number in floats if math.isfinite(number)]
+    return near + [number for number in ints if INT_MIN <= number <= INT_MAX]
 
 
 # --- small: operands and domains in which enumeration decides -----------------------------------

@@ -70,7 +70,7 @@ def client(at: Any, identity: str, **given: Any) -> Any:
 
 
 class Raw:
-    """The other end of a connection, which does what the test tells it and nothing else: it reads only when asked to."""
+    """The other end of a connection, which does only what the test tells it: it reads only when asked to."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kinds: Any = TO_CLIENT) -> None:
         self._reader, self._writer = reader, writer

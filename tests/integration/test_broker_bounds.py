@@ -4,6 +4,7 @@ import asyncio
 import io
 import logging
 import socket
+from typing import cast
 
 import pytest
 
@@ -192,7 +193,9 @@ def test_names_in_greetings_are_checked_on_both_sides(given, reason):
                 raw.say(Hello((VERSION, VERSION), "broker", **greeting))
                 assert (await raw.goodbye()).startswith(reason)
             # The same of one that was dialed.
-            server = await asyncio.start_server(lambda *ends: came.put_nowait(Raw(*ends, Hello | Goodbye)), "127.0.0.1")
+            server = await asyncio.start_server(
+                lambda reader, writer: came.put_nowait(Raw(reader, writer, Hello | Goodbye)), "127.0.0.1"
+            )
             address = Address(*server.sockets[0].getsockname()[:2])
             a._tasks.append(asyncio.ensure_future(a._keep_link(address)))
             async with await came.get() as raw:
@@ -242,7 +245,7 @@ def test_a_broker_that_pings_and_does_not_read_fills_no_memory_of_a_client(monke
     async def work():
         async with FakeBroker() as fake, client(fake, "alice") as alice:
             wire = await fake.next()
-            wire._writer.transport.pause_reading()
+            cast("asyncio.Transport", wire._writer.transport).pause_reading()
             transport = alice._connection._transport
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
             while not alice._connection._is_paused:
@@ -264,6 +267,7 @@ def test_who_pings_a_websocket_and_does_not_read_is_ended(monkeypatch):
     monkeypatch.setattr("catchment.broker.http.WEBSOCKET_OUTBOX_BYTES_MAX", 100_000)
     with Live() as live, socket.socket() as raw:
         b = live.broker()
+        assert b.http is not None
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         raw.settimeout(30)
         raw.connect((b.http.address.host, b.http.address.port))

@@ -88,13 +88,19 @@ def test_two_that_connect_at_the_same_moment_have_one_link():
             async with broker("a") as a, broker("b") as b:
                 a._tasks.append(asyncio.ensure_future(a._keep_link(b.address)))
                 b._tasks.append(asyncio.ensure_future(b._keep_link(a.address)))
-                await until(lambda a=a, b=b: len(a.connections) == len(b.connections) == 1)
-                await until(lambda a=a, b=b: a.node.links and b.node.links)
-                # The same connection: what one says on it the other hears.
-                (at_a,), (at_b,) = a.connections, b.connections
-                assert at_a._transport.get_extra_info("sockname") == at_b._transport.get_extra_info("peername")
+                await _one_link(a, b)
 
     run(work())
+
+
+async def _one_link(a: Broker, b: Broker) -> None:
+    await until(lambda: len(a.connections) == len(b.connections) == 1)
+    await until(lambda: a.node.links and b.node.links)
+    # The same connection: what one says on it the other hears.
+    (at_a,), (at_b,) = a.connections, b.connections
+    assert at_a._transport is not None
+    assert at_b._transport is not None
+    assert at_a._transport.get_extra_info("sockname") == at_b._transport.get_extra_info("peername")
 
 
 def test_another_routing_system_is_refused_and_both_logs_say_so(caplog):

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from statistics import median
+from typing import Any
 
 import pytest
 
@@ -30,8 +31,8 @@ def is_out_of_credit(b) -> bool:
     return b.is_congested and any(one > CREDIT - PIECE_BYTES // len(KILOBYTES_4) for one in owed)
 
 
-def routed_in(found: list) -> int:
-    return sum(len(message.routed()) for message in found if isinstance(message, Batch))
+def routed_in(messages: list[Any]) -> int:
+    return sum(len(message.routed()) for message in messages if isinstance(message, Batch))
 
 
 # --- credit -------------------------------------------------------------------------------------
@@ -79,7 +80,7 @@ def test_publishers_wait_while_a_link_is_congested():
     run(work())
 
 
-def _notes(batch: Batch) -> list[Notification]:
+def _notes(batch: Batch[Any]) -> list[Notification]:
     return [routed.notification for routed in batch.routed()]
 
 
@@ -146,8 +147,8 @@ def test_a_slow_consumer_is_told_exactly_what_it_missed(monkeypatch):
     run(work())
 
 
-def _accounted(found: list) -> int:
-    return sum(one.count if isinstance(one, Lost) else 1 for one in found if isinstance(one, Delivery | Lost))
+def _accounted(messages: list[Any]) -> int:
+    return sum(each.count if isinstance(each, Lost) else 1 for each in messages if isinstance(each, Delivery | Lost))
 
 
 def test_a_client_that_does_not_read_its_subscription_counts_too(monkeypatch):

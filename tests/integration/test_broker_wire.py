@@ -16,7 +16,6 @@ from catchment.wire.frames import VERSION, frame
 from catchment.wire.messages import Accepted, Delivery, Goodbye, Hello, Look, Publish, Refused, Request, Seen, Welcome
 from tests.integration.network import Raw, broker, client, run, until
 
-
 SPOKEN = (VERSION, VERSION)
 
 

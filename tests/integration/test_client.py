@@ -8,7 +8,14 @@ import pytest
 from catchment import Notification
 from catchment.broker.config import Config
 from catchment.broker.server import Broker
-from catchment.client import BlockingClient, ConnectionLostError, RefusedError, connect_blocking
+from catchment.client import (
+    BlockingClient,
+    BlockingSubscription,
+    ConnectionLostError,
+    RefusedError,
+    Subscription,
+    connect_blocking,
+)
 from catchment.client import connection as connection_module
 from catchment.errors import BadIdError, LimitError
 from catchment.routing.messages import Advertise, Cancel, Subscribe, Suspend
@@ -249,10 +256,10 @@ async def _publish_each(publisher, count):
 
 
 async def _received(wire, count):
-    found = []
-    while len(found) < count:
-        found += [one["n"] for one in (await wire.next(Publish)).notifications]
-    return found
+    numbers: list[int] = []
+    while len(numbers) < count:
+        numbers += [notification["n"] for notification in (await wire.next(Publish)).notifications]
+    return numbers
 
 
 def test_what_is_published_first_is_sent_first():
@@ -352,12 +359,13 @@ def test_what_is_too_large_is_refused_here():
 def test_a_second_subscription_of_the_same_id():
     async def work():
         async with broker() as b, client(b, "alice") as alice:
-            both = await asyncio.gather(
+            first, second = await asyncio.gather(
                 alice.subscribe("x > 0", id="s"), alice.subscribe("x > 1", id="s"), return_exceptions=True
             )
-            assert isinstance(both[1], BadIdError)
+            assert isinstance(second, BadIdError)
             await alice.publish({"x": 2})
-            assert (await both[0].get()).subscriptions == ("s",)
+            assert isinstance(first, Subscription)
+            assert (await first.get()).subscriptions == ("s",)
 
     run(work())
 
@@ -401,19 +409,25 @@ def served():
     loop.close()
 
 
+def next_of(subscription: BlockingSubscription) -> Notification:
+    delivery = subscription.get(timeout=10)
+    assert delivery is not None
+    return delivery.notification
+
+
 def test_the_same_without_await(served):
     with connect_blocking(served, identity="alice") as alice, connect_blocking(served) as other:
         subscription = alice.subscribe("x > 0", id="s")
         assert subscription.get(timeout=0.01) is None
         other.publish([Notification({"x": n}) for n in range(1, 4)], ack="accepted")
-        assert [subscription.get(timeout=10).notification["x"] for _ in range(3)] == [1, 2, 3]
+        assert [next_of(subscription)["x"] for _ in range(3)] == [1, 2, 3]
         alice.advertise("x any")
         alice.unadvertise("x any")
         alice.suspend()
         other.publish({"x": 9}, ack="accepted")
         assert subscription.get(timeout=0.01) is None
         alice.resume()
-        assert subscription.get(timeout=10).notification["x"] == 9
+        assert next_of(subscription)["x"] == 9
         assert alice.look()["name"] == alice.broker == "broker"
         assert alice.identity == "alice"
         with pytest.raises(BadIdError):
@@ -431,10 +445,10 @@ def test_without_await_many_threads_may_use_it(served):
         threads = [threading.Thread(target=_publish_blocking, args=(one, start)) for start in range(0, 100, 25)]
         for thread in threads:
             thread.start()
-        found = [subscription.get(timeout=10).notification["n"] for _ in range(100)]
+        numbers = [next_of(subscription)["n"] for _ in range(100)]
         for thread in threads:
             thread.join()
-        assert sorted(found) == [*range(100)]
+        assert {*numbers} == {*range(100)}
 
 
 def _publish_blocking(one: BlockingClient, start: int) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import re
+from typing import Any
 
 import httpx
 import pytest
@@ -37,8 +38,8 @@ async def _publish(publisher, acknowledged: list[tuple[str, int]]) -> None:
         acknowledged.append((publisher.identity, n))
 
 
-def routed_in(found: list) -> list[Notification]:
-    return [routed.notification for batch in found if isinstance(batch, Batch) for routed in batch.routed()]
+def routed_in(messages: list[Any]) -> list[Notification]:
+    return [routed.notification for batch in messages if isinstance(batch, Batch) for routed in batch.routed()]
 
 
 @pytest.mark.parametrize("run_in", [run, uvloop.run])
@@ -183,6 +184,6 @@ def test_links_are_read_whoever_is_full_and_what_they_bring_too_much_is_counted(
 
 
 def _told(table) -> str:
-    console = Console(width=200, file=io.StringIO())
-    console.print(table)
-    return console.file.getvalue()
+    printed = io.StringIO()
+    Console(width=200, file=printed).print(table)
+    return printed.getvalue()

@@ -283,7 +283,7 @@ def _unfit(body: bytes, problem: BaseException | None) -> Unfit | None:
         return None
     try:
         outline = _outline(body)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, ValueError):
         return None
     count = len(outline.notifications) if isinstance(outline, _PublishOutline) else 0
     return Unfit(outline.number, count, problem)
@@ -300,7 +300,8 @@ def _name(body: bytes) -> str:
     """The name that a message begins with, or nothing."""
     try:
         return _named(body).name
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        # ValueError: it is no UTF-8.
         return ""
 
 
