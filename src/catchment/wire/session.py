@@ -297,7 +297,7 @@ class Session:
         return self._said_goodbye(reason, is_final, refused_name)
 
     def _said_goodbye(self, reason: str, is_final: bool = False, refused_name: str | None = None) -> Ended:
-        self.reason = reason
+        self.reason, self.is_final = reason, is_final
         return Ended(reason, is_final, frame(Goodbye(reason, is_final)), refused_name)
 
     # --- states ---
