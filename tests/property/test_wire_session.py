@@ -9,12 +9,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catchment.model.notification import Notification
+from catchment.routing.systems import SYSTEMS
 from catchment.wire.frames import batch_frame, frame
-from catchment.wire.messages import Accepted, Batch, Credit, Hello, Look, Ping, Publish, Refused, Request, Seen, Unfit
+from catchment.wire.greetings import ThisBroker
+from catchment.wire.messages import (
+    Accepted,
+    Batch,
+    Credit,
+    Delivery,
+    Hello,
+    Look,
+    Lost,
+    Ping,
+    Publish,
+    Refused,
+    Request,
+    Seen,
+    SequenceDelivery,
+    Unfit,
+)
 from catchment.wire.session import BrokerSession, ClientSession, Ended, Event, Published, Session, Write
 from catchment.wire.states import ESTABLISHED, State
-from tests.property.wire_messages import BATCHES, BY_UNION, KINDS, messages_of, notifications, requests
-from tests.said import TO_BROKER, TO_CLIENT, language_of
+from tests.property.wire_messages import BATCHES, BY_UNION, KINDS, notifications, requests
+from tests.said import TO_BROKER
 from tests.unit.wire_sessions import IN_STATE, OURS, ROUTING
 
 CREDIT = 1_000
@@ -51,9 +68,8 @@ class End:
             case Published():
                 # How many come at once depends on the reads.
                 self.heard += event.publications
-                self.out += b"".join(
-                    self.session.say(Accepted(each.number)) for each in event.publications if each.number
-                )
+                answered = [each.number for each in event.publications if each.number]
+                self.out += b"".join(self.session.say(Accepted(number)) for number in answered)
             case Write():
                 self.heard.append(Ping())
                 self.out += event.frame
@@ -137,18 +153,14 @@ by_client = st.one_of(
 to_client = st.one_of(
     st.just(_ticks),
     st.builds(_says, st.builds(Credit, st.integers(0, 5))),
-    *(st.builds(_says, KINDS[kind]) for kind in TO_CLIENT.__args__ if kind.__name__ in ("Delivery", "Lost")),
+    *(st.builds(_says, KINDS[kind]) for kind in (Delivery, SequenceDelivery, Lost)),
 )
 between_brokers = st.one_of(
     st.just(_ticks),
-    st.builds(_forwards, next(BATCHES[header] for header in BATCHES if header.__name__ == "OriginHeader")),
-    *(
-        st.builds(_says, messages_of(kind))
-        for kind in language_of(ROUTING).__args__
-        if kind.__name__ in ("Wants", "Links")
-    ),
+    st.builds(_forwards, BATCHES[SYSTEMS[ROUTING].header]),
+    *(st.builds(_says, KINDS[kind]) for kind in SYSTEMS[ROUTING].messages),
 )
-THEIRS = type(OURS)("theirs", ROUTING, OURS.language, "i2")
+THEIRS = ThisBroker("theirs", ROUTING, OURS.language, "i2")
 PAIRS: dict[str, tuple[Callable[[], Session], Any, Any]] = {
     "client": (lambda: ClientSession("alice", {"p": 3}), by_client, to_client),
     "broker": (lambda: BrokerSession(THEIRS, is_dialing=True), between_brokers, between_brokers),
