@@ -1,4 +1,4 @@
-"""Links between brokers, their beginning and end, and the end of a broker."""
+"""Links between brokers: their beginning, what may be said on them, and their end."""
 
 import asyncio
 from dataclasses import replace
@@ -6,15 +6,23 @@ from dataclasses import replace
 import pytest
 
 from catchment import Filter, Notification
-from catchment.broker import connection as connection_module
 from catchment.broker import server as server_module
-from catchment.broker.config import Address, Config, read_config
+from catchment.broker.config import Config, read_config
 from catchment.broker.server import Broker
 from catchment.errors import InputError
-from catchment.routing.messages import Neighbor, Subscribe
-from catchment.routing.siena.messages import OriginHeader
+from catchment.routing.messages import Header, LinkDown, LinkUp, Neighbor, Routed, Subscribe
+from catchment.routing.siena.messages import Interest, OriginHeader
 from catchment.wire import session as session_module
-from catchment.wire.messages import Accepted, Batch, Delivery, Goodbye, Lost, Parcel, Publish, Request
+from catchment.wire.frames import VERSION, batch_frame, frame
+from catchment.wire.messages import (
+    Batch,
+    Goodbye,
+    Hello,
+    Parcel,
+    Publish,
+    Request,
+    Welcome,
+)
 from tests.integration.network import ANYWHERE, FakeBroker, Proxy, Raw, broker, client, pair, run, until, until_heard
 
 KILOBYTES_64 = bytes(65_536)
@@ -197,6 +205,42 @@ def test_a_neighbor_that_says_what_it_must_not_loses_its_link_and_nobody_else():
     run(work())
 
 
+OUT_OF_PLACE = {
+    "a message of another system": frame(Interest((), (Filter("x > 0"),))),
+    "a header of another system": batch_frame([Routed(Notification({"x": 1}), Header(1))]),
+    "a request": frame(Request(1, Subscribe("alice", "s", Filter("x > 0")))),
+    "a publication": frame(Publish(1, (Notification({"x": 1}),))),
+    "a second Hello": frame(Hello((VERSION, VERSION), "broker", "other", routing="siena general")),
+    "a Welcome": frame(Welcome(VERSION, "other", "siena general")),
+}
+
+
+@pytest.mark.parametrize("bad", OUT_OF_PLACE)
+def test_what_a_neighbor_must_not_say_does_not_reach_the_core(bad):
+    async def work():
+        async with broker("a") as a:
+            core, heard = a.node.core, []
+            on_message, on_notifications = core.on_message, core.on_notifications
+
+            def noting_message(message, source, now):
+                heard.append(type(message))
+                return on_message(message, source, now)
+
+            def noting_notifications(batch, source, now):
+                heard.append(Batch)
+                return on_notifications(batch, source, now)
+
+            core.on_message, core.on_notifications = noting_message, noting_notifications
+            async with await Raw.neighbor(a, "bad", a.config.routing) as raw:
+                good = batch_frame([Routed(Notification({"x": 1}), OriginHeader(1, "bad"))])
+                raw.say(good, OUT_OF_PLACE[bad], good)
+                assert await raw.goodbye()
+                await until(lambda: not a.connections)
+            assert heard == [LinkUp, Batch, LinkDown]
+
+    run(work())
+
+
 def test_a_batch_between_brokers_has_a_limit():
     async def work():
         async with broker("a") as a, await Raw.neighbor(a, "bad", a.config.routing) as bad:
@@ -231,114 +275,6 @@ def test_a_neighbor_that_answers_with_another_version_is_left(caplog):
             goodbye = await (await fake.next()).next(Goodbye)
             assert "speaks version 9" in goodbye.reason
             await until(lambda: reasons(caplog, "no link"))
-
-    run(work())
-
-
-# --- the end ------------------------------------------------------------------------------------
-
-
-async def _with_much_waiting(b: Broker) -> tuple[Raw, int]:
-    """A client that has not read what waits for it."""
-    raw, count = await Raw.client(b, "slow"), 0
-    raw.say(Request(1, Subscribe("slow", "s", Filter("n >= 0"))))
-    await raw.next(Accepted)
-    (outlet,) = b.connections
-    async with await Raw.client(b, "p") as publisher:
-        while outlet.outbox_bytes < 2_000_000:
-            publisher.say(Publish(1, (Notification({"n": count}, payload=KILOBYTES_64),)))
-            await publisher.next(Accepted)
-            count += 1
-    return raw, count
-
-
-def test_shutdown_lets_what_waits_be_read():
-    async def work():
-        b = Broker(Config(listen=ANYWHERE))
-        await b.start()
-        raw, count = await _with_much_waiting(b)
-        stopping = asyncio.ensure_future(b.stop())
-        await until(lambda: b._server is None or not b._server.is_serving())
-        with pytest.raises(ConnectionError):
-            await Raw.dial(b.address)
-        found = await raw.rest()
-        assert sum(isinstance(one, Delivery) for one in found) == count
-        assert found[-1] == Goodbye("broker is shutting down")
-        await raw.close()
-        await stopping
-        await b.stopped()
-        assert not b.connections
-
-    run(work())
-
-
-def test_shutdown_tells_what_was_lost(monkeypatch):
-    monkeypatch.setattr(connection_module, "CLIENT_OUTBOX_BYTES_MAX", 1_000_000)
-
-    async def work():
-        b = Broker(Config(listen=ANYWHERE))
-        await b.start()
-        raw, count = await Raw.client(b, "slow"), 0
-        raw.say(Request(1, Subscribe("slow", "s", Filter("n >= 0"))))
-        await raw.next(Accepted)
-        async with client(b, "p") as publisher:
-            while b.node.totals.lost < 3:
-                await publisher.publish(Notification({"n": count}, payload=KILOBYTES_64), ack="accepted")
-                count += 1
-        stopping = asyncio.ensure_future(b.stop())
-        found = await raw.rest()
-        assert found[-2:] == [Lost("slow", 3), Goodbye("broker is shutting down")]
-        assert sum(isinstance(one, Delivery) for one in found) == count - 3
-        await raw.close()
-        await stopping
-
-    run(work())
-
-
-def test_a_second_stop_ends_at_once(monkeypatch):
-    monkeypatch.setattr(server_module, "DRAIN_S_MAX", 10_000)
-
-    async def work():
-        b = Broker(Config(listen=ANYWHERE))
-        await b.start()
-        raw, _ = await _with_much_waiting(b)
-        stopping = asyncio.ensure_future(b.stop())
-        await until(lambda: b._is_stopping and all(not one.is_open for one in b.connections))
-        assert not stopping.done()
-        await b.stop()
-        await b.stopped()
-        await stopping
-        await until(lambda: not b.connections)
-        await raw.__aexit__()
-
-    run(work())
-
-
-def test_shutdown_does_not_wait_for_ever(monkeypatch):
-    monkeypatch.setattr(server_module, "DRAIN_S_MAX", 0.05)
-
-    async def work():
-        b = Broker(Config(listen=ANYWHERE))
-        await b.start()
-        raw, _ = await _with_much_waiting(b)
-        await b.stop()
-        await until(lambda: not b.connections)
-        await raw.__aexit__()
-
-    run(work())
-
-
-def test_shutdown_while_dialing_leaves_nothing_behind(monkeypatch):
-    monkeypatch.setattr(server_module, "RETRY_S_MOST", 0.01)
-
-    async def work():
-        async with broker("a") as a, Proxy(a) as proxy:
-            proxy.stall()
-            for _ in range(5):
-                async with broker("b", (proxy.address, Address("127.0.0.1", 1))) as b:
-                    await until(lambda: proxy.attempts)
-                assert not b.connections or all(not one.is_open for one in b.connections)
-                assert all(task.done() for task in b._tasks)
 
     run(work())
 

@@ -1,28 +1,21 @@
-"""The client: what it does when the connection is lost, and the same without `await`."""
+"""The client: what it does when the connection is lost, and its credit."""
 
 import asyncio
-import threading
 from typing import Any
 
 import pytest
 
 from catchment import Notification
-from catchment.broker.config import Config
-from catchment.broker.server import Broker
 from catchment.client import (
-    BlockingClient,
-    BlockingSubscription,
     ConnectionLostError,
     RefusedError,
-    Subscription,
-    connect_blocking,
 )
 from catchment.client import connection as connection_module
 from catchment.errors import BadIdError, LimitError
 from catchment.routing.messages import Advertise, Cancel, Subscribe, Suspend
 from catchment.wire.frames import VERSION
-from catchment.wire.messages import Accepted, Credit, Goodbye, Publish, Refused, Request
-from tests.integration.network import ANYWHERE, FakeBroker, Proxy, broker, client, run, until
+from catchment.wire.messages import Accepted, Batch, Credit, Goodbye, Look, Publish, Refused, Request
+from tests.integration.network import FakeBroker, Proxy, broker, client, run, until
 
 LOST = ConnectionLostError
 
@@ -185,6 +178,30 @@ def test_another_version_is_refused(version):
         async with FakeBroker(version=version) as fake:
             with pytest.raises(LOST, match=f"speaks version {version}"):
                 await client(fake, "alice")
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (Accepted(99), "Accepted 99 answers nothing that was asked"),
+        (Publish(1, ()), "'Publish' is out of place in SERVED"),
+        (Batch(()), "'Batch' is out of place in SERVED"),
+        (Credit(-1), "a credit of -1"),
+    ],
+)
+def test_a_broker_that_says_what_it_must_not_is_left_for_another_connection(bad, reason):
+    async def work():
+        async with FakeBroker() as fake, client(fake, "alice") as alice:
+            wire = await fake.next()
+            looking = asyncio.ensure_future(alice.look())
+            await wire.next(Look)
+            wire.say(bad)
+            assert (await wire.next(Goodbye)).reason.startswith(reason)
+            with pytest.raises(LOST):
+                await looking
+            await fake.next()
 
     run(work())
 
@@ -384,88 +401,6 @@ def test_what_a_client_has_seen_is_bounded(monkeypatch):
             assert list(alice._seen_lately()) == [f"source {n}" for n in range(43, 50)]
 
     run(work())
-
-
-# --- without await ------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def served():
-    """A broker in a loop of its own."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-
-    async def start():
-        found = Broker(Config(listen=ANYWHERE))
-        await found.start()
-        return found
-
-    found = asyncio.run_coroutine_threadsafe(start(), loop).result()
-    yield f"catchment://{found.address}"
-    asyncio.run_coroutine_threadsafe(found.stop(), loop).result()
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
-
-
-def next_of(subscription: BlockingSubscription) -> Notification:
-    delivery = subscription.get(timeout=10)
-    assert delivery is not None
-    return delivery.notification
-
-
-def test_the_same_without_await(served):
-    with connect_blocking(served, identity="alice") as alice, connect_blocking(served) as other:
-        subscription = alice.subscribe("x > 0", id="s")
-        assert subscription.get(timeout=0.01) is None
-        other.publish([Notification({"x": n}) for n in range(1, 4)], ack="accepted")
-        assert [next_of(subscription)["x"] for _ in range(3)] == [1, 2, 3]
-        alice.advertise("x any")
-        alice.unadvertise("x any")
-        alice.suspend()
-        other.publish({"x": 9}, ack="accepted")
-        assert subscription.get(timeout=0.01) is None
-        alice.resume()
-        assert next_of(subscription)["x"] == 9
-        assert alice.look()["name"] == alice.broker == "broker"
-        assert alice.identity == "alice"
-        with pytest.raises(BadIdError):
-            alice.cancel("nothing")
-        subscription.cancel()
-        assert list(subscription) == []
-        alice.subscribe("x > 5")
-        alice.unsubscribe("x > 1")
-        assert alice.look()["subscriptions"] == 0
-
-
-def test_without_await_many_threads_may_use_it(served):
-    with connect_blocking(served) as one:
-        subscription = one.subscribe("n >= 0")
-        threads = [threading.Thread(target=_publish_blocking, args=(one, start)) for start in range(0, 100, 25)]
-        for thread in threads:
-            thread.start()
-        numbers = [next_of(subscription)["n"] for _ in range(100)]
-        for thread in threads:
-            thread.join()
-        assert {*numbers} == {*range(100)}
-
-
-def _publish_blocking(one: BlockingClient, start: int) -> None:
-    for n in range(start, start + 25):
-        one.publish({"n": n})
-
-
-def test_without_await_what_ends_says_so(served):
-    one = connect_blocking(served)
-    subscription = one.subscribe("x > 0")
-    one.close()
-    one.close()
-    for call in (lambda: one.publish({"x": 1}), lambda: subscription.get(timeout=1), one.look):
-        with pytest.raises(LOST):
-            call()
-    with pytest.raises(LOST, match="cannot connect"):
-        connect_blocking("catchment://127.0.0.1:1")
 
 
 def test_a_goodbye_is_said():
