@@ -109,14 +109,12 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         for event in self.session.receive(data):
-            match event:
-                case Write():
-                    self.put(event.frame)
-                case Ended():
-                    self.owner.heard(self, event)
-                    self._close(event.goodbye)
-                case _:
-                    self.owner.heard(self, event)
+            if isinstance(event, Write):
+                self.put(event.frame)
+                continue
+            self.owner.heard(self, event)
+            if isinstance(event, Ended):
+                self._close(event.goodbye)
 
     def eof_received(self) -> bool:
         return False

@@ -336,27 +336,36 @@ class Decoder(Generic[M]):
         """The bodies of the frames that are complete now. The length of each is checked when those before it have been
         handled: they may have changed what is expected."""
         buffer = self._buffer
-        buffer += data
-        start, end = 0, len(buffer)
+        # Most reads begin and end with a frame: those are not copied into the buffer.
+        source: bytes | bytearray = data
+        if buffer:
+            buffer += data
+            source = buffer
+        start, end = 0, len(source)
         try:
             while end - start >= 4:
                 # A length that is too large is refused before there is room for it.
-                (length,) = _LENGTH.unpack_from(buffer, start)
+                (length,) = _LENGTH.unpack_from(source, start)
                 if length > self._bytes_max:
                     raise WireError(f"a frame of {length:,} bytes: FRAME_BYTES_MAX is {self._bytes_max:,}")
                 if end - start - 4 < length:
                     break
                 start += 4 + length
-                yield bytes(buffer[start - length : start])
+                yield bytes(source[start - length : start])
         finally:
-            del buffer[:start]
+            if source is buffer:
+                del buffer[:start]
+            else:
+                buffer += source[start:]
 
     def decoded(self, body: bytes) -> M:
         try:
             message = self._plain(body)
             if message is None:
                 message = self._decode(body)
-            _check_sizes(message, body)
+            # A notification takes more than a byte, so a shorter frame has not too many of them, nor a large one.
+            if len(body) > BATCH_MAX:
+                _check_sizes(message, body)
         except WireError:
             raise
         except (msgspec.MsgspecError, CatchmentError, ValueError) as problem:

@@ -167,9 +167,8 @@ class Session:
     def receive(self, data: bytes) -> Iterator[Event]:
         """The events of these bytes, one after the other. The driver handles an event before it takes the next: what it
         does about one, ending the session for example, decides what may come next."""
-        return iter(()) if self.is_ended else self._events(data)
-
-    def _events(self, data: bytes) -> Iterator[Event]:
+        if self.state is State.ENDED:
+            return
         self._silent_ticks = 0
         publications: list[Publish] = []
         try:
