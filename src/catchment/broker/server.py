@@ -65,9 +65,11 @@ class Broker:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._idle_timers: set[str] = set()
         self._connections: dict[Connection, None] = {}
+        # Those that were welcomed, one for each client and neighbor.
         self._by_who: dict[Client | Neighbor, Connection] = {}
         self.credits = Credits(config.name, self._loop.time)
         self._tasks: list[asyncio.Task[None]] = []
+        # Connections that this broker has opened: the address, and what is done when the connection has closed.
         self._dialing: dict[Connection, tuple[Address, asyncio.Future[None]]] = {}
         # By address, why there was no link the last time.
         self._no_link_reasons: dict[Address, str] = {}
