@@ -2,7 +2,6 @@
 
 import json
 
-from catchment.broker.node import Node
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.json import decode, encode
@@ -11,6 +10,7 @@ from catchment.broker.config import Config
 from catchment.broker.http_events import BATCHED, STRUCTURED, notifications_of
 from catchment.broker.http_pages import problem_of
 from catchment.broker.http_subscriptions import Subscriptions
+from catchment.broker.node import Node
 from catchment.errors import CatchmentError, InputError
 from catchment.model.cloudevents import cloudevent_of
 

@@ -1,4 +1,4 @@
-"""The sending side of a connection, as a node sees it. Each host has its own: frames on a socket, a simulated link."""
+"""The sending side of a connection, as a node sees it. Each host has its own: frames on a socket, or a simulated link."""
 
 from __future__ import annotations
 

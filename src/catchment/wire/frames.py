@@ -248,10 +248,11 @@ class _PlainBatch(Struct, Generic[H], array_like=True, tag="Batch", gc=False):
 
 
 def _plain(kind: Any) -> Any:
-    """The type that the plain messages of a kind are read as."""
+    """The type that the usual messages of a kind are read as."""
     if get_origin(kind) is Batch:
-        (header,) = get_args(kind)
-        return _PlainBatch[header]  # type: ignore[valid-type]
+        header: Any = get_args(kind)[0]
+        batch: Any = _PlainBatch
+        return batch[header]
     return {Publish: _PlainPublish, Delivery: _PlainDelivery}.get(kind, kind)
 
 
