@@ -38,7 +38,7 @@ from catchment.sim.hybrid import (
     hybrid,
     random_hybrid,
 )
-from catchment.sim.conformance.ideal_hybrid import hybrid_tables
+from catchment.sim.conformance.ideals.hybrid import hybrid_tables
 from catchment.sim.scenarios.scenario import network_named, scenario_from_toml
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import Link, line, ring, star

@@ -19,9 +19,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final, Literal, Protocol
 
 from catchment.errors import CatchmentError, InputError, shown
+from catchment.model.cesql import Cesql
 from catchment.model.filter import Advertisement, Filter, Pattern
 from catchment.model.notification import Notification
 from catchment.model.values import Value
@@ -36,7 +38,6 @@ from catchment.routing.messages import (
     Deliver,
     DeliverSequence,
     Neighbor,
-    Refuse,
     Resume,
     Routed,
     SetTimer,
@@ -47,19 +48,16 @@ from catchment.routing.messages import (
     Unsubscribe,
     Wanted,
 )
-from catchment.routing.parts.wanted import cancels
 from catchment.sim.kernel import OCCURRENCES_MAX, Kernel
 from catchment.sim.network import NOTIFICATIONS, Direction, LinkState, Quality, Traffic, arrivals
+from catchment.sim.outlets import ToClient, ToNeighbor
 from catchment.sim.topology import Topology
-from catchment.wire.frames import LINK_FRAME_BYTES_MAX, Decoder, batch_frame, batch_size, delivery_frame, frame
-from catchment.wire.messages import SequenceDelivery
+from catchment.wire.frames import LINK_FRAME_BYTES_MAX, Decoder, batch_frame, batch_size, frame
 
 MakeCore = Callable[[str], RoutingCore[Any]]
 # Why something is sent: a change (what a client asked, a fault) by its time, a notification, or an idle timer.
 Cause = Time | Literal["traffic", "idle"]
 
-# A delivery of no more than this fits a frame for sure.
-SUBSCRIPTIONS_FEW, NOTIFICATION_BYTES_FEW = 256, 65_536
 # Publication times are instants: runs begin at this one.
 _BEGINNING: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -85,6 +83,13 @@ class SimClient:
     @property
     def interface(self) -> Client:
         return Client(self.identity)
+
+
+def is_cancelled(wanted: Wanted, unwanted: Filter | Pattern) -> bool:
+    """Whether an unsubscription ends a subscription (SIENA §3.8), by the model alone: checkers know from this what
+    clients want, so it is not the rule that brokers go by."""
+    sought = wanted.filter if isinstance(wanted, Cesql) else wanted
+    return type(sought) is type(unwanted) and unwanted.covers(sought)  # type: ignore[arg-type]  # of the same kind
 
 
 class Observer(Protocol):
@@ -206,7 +211,7 @@ class Simulation:
             return
         client.is_connected = True
         self._change()
-        node.client_up(client.interface, client.identity, dict(client.seen), _ToClient(self, client))
+        node.client_up(client.interface, client.identity, dict(client.seen), ToClient(self, client))
         for advertisement in client.advertisements:
             self._ask(client, Advertise(client.identity, advertisement))
         for id, wanted in client.wants.items():
@@ -235,7 +240,7 @@ class Simulation:
 
     def unsubscribe(self, identity: str, unwanted: Filter | Pattern) -> None:
         client = self.client(identity)
-        for id in [id for id, wanted in client.wants.items() if cancels(unwanted, wanted)]:
+        for id in [id for id, wanted in client.wants.items() if is_cancelled(wanted, unwanted)]:
             del client.wants[id]
         self._ask(client, Unsubscribe(identity, unwanted))
 
@@ -259,6 +264,10 @@ class Simulation:
         client = self.client(identity)
         client.is_suspended = False
         self._ask(client, Resume(identity))
+
+    def ask(self, identity: str, request: ClientRequest) -> None:
+        """Any request, as it is: what is asked does not count as what the client wants."""
+        self._ask(self.client(identity), request)
 
     def fall_behind(self, identity: str) -> None:
         """The client reads nothing more: what it is due is lost, and counted by its broker."""
@@ -331,7 +340,7 @@ class Simulation:
                 self._attach(self.clients[identity])
 
     def _start(self, broker: str) -> None:
-        set_timer = _Timers(self, broker, self._lives[broker]).set
+        set_timer = partial(self._set_timer, broker, self._lives[broker])
         self.nodes[broker] = Node(broker, self._make_core(broker), lambda: self._kernel.now, set_timer)
 
     def _refresh_links(self, brokers: Sequence[str]) -> None:
@@ -357,7 +366,7 @@ class Simulation:
             return
         self.core_messages += 1
         if link.is_usable:
-            node.link_up(Neighbor(other), link.cost, _ToNeighbor(self, self._ways[broker][other]))
+            node.link_up(Neighbor(other), link.cost, ToNeighbor(self, self._ways[broker][other]))
         else:
             node.link_down(Neighbor(other))
 
@@ -428,7 +437,7 @@ class Simulation:
         for observer in self._observers:
             observer.delivered(self, identity, delivery)
 
-    def set_timer(self, broker: str, life: int, timer: SetTimer) -> None:
+    def _set_timer(self, broker: str, life: int, timer: SetTimer) -> None:
         key = (broker, timer.name)
         self._timers[key] = generation = self._timers.get(key, 0) + 1
         cause: Cause = "idle" if timer.is_idle else self._cause
@@ -473,70 +482,3 @@ class Simulation:
 
 def _sum(one: Work, other: Work) -> Work:
     return Work(one.matched + other.matched, one.compared + other.compared)
-
-
-@dataclass(frozen=True, slots=True)
-class _Timers:
-    """The timers of a broker, in one of its lives."""
-
-    simulation: Simulation
-    broker: str
-    life: int
-
-    def set(self, timer: SetTimer) -> None:
-        self.simulation.set_timer(self.broker, self.life, timer)
-
-
-@dataclass(frozen=True, slots=True)
-class _ToNeighbor:
-    """The sending side of a link."""
-
-    simulation: Simulation
-    way: Direction
-
-    def send(self, message: BrokerMessage) -> None:
-        if self.way.link.is_usable:
-            self.simulation.carry_message(self.way, message)
-
-    def forward(self, batch: Sequence[Routed], is_relayed: bool) -> int:
-        if self.way.link.is_usable:
-            self.simulation.carry_batch(self.way, batch, is_relayed)
-        return 1
-
-    def end(self, reason: str) -> None:
-        """As in the live broker: the connection ends, and begins anew."""
-        one, other = self.way.sender.name, self.way.receiver
-        self.simulation.cut(one, other)
-        self.simulation.heal(one, other)
-
-
-@dataclass(frozen=True, slots=True)
-class _ToClient:
-    """The sending side of a client's connection."""
-
-    simulation: Simulation
-    client: SimClient
-
-    def deliver(self, delivery: Deliver) -> None:
-        notification, subscriptions = delivery.notification, delivery.subscriptions
-        if len(subscriptions) > SUBSCRIPTIONS_FEW or len(notification.packed) > NOTIFICATION_BYTES_FEW:
-            # Only then the frame might be too long, as in the live broker.
-            delivery_frame(delivery.identity, subscriptions, notification.packed)
-        self.simulation.delivered(self.client, delivery)
-
-    def deliver_sequence(self, delivery: DeliverSequence) -> None:
-        frame(SequenceDelivery(delivery.identity, delivery.subscription, delivery.notifications))
-        self.simulation.delivered(self.client, delivery)
-
-    def tell_lost(self, identity: str, count: int) -> None:
-        self.simulation.clients[identity].missed += count
-
-    def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
-        self.client.refused += [refusal.error for refusal in refusals]
-
-    def is_behind(self) -> bool:
-        return self.client.is_behind
-
-    def end(self, reason: str) -> None:
-        """Nobody takes the place of a simulated client."""
-        raise AssertionError(f"{self.client.identity} was ended: {reason}")

@@ -9,25 +9,25 @@ that matter and says how to run it again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from catchment.errors import InputError
 from catchment.routing.systems import SYSTEMS, RoutingSystem, system_named
 from catchment.sim.conformance.checkers import Network, reachable
-from catchment.sim.conformance.ideal import (
-    acyclic_tables,
-    advertising_tables,
-    centralized_tables,
-    flooding_tables,
-    general_tables,
-    hierarchical_tables,
-    served_centrally,
+from catchment.sim.conformance.ideals.baselines import centralized_tables, flooding_tables, served_centrally
+from catchment.sim.conformance.ideals.delegating import delegating_tables
+from catchment.sim.conformance.ideals.general import general_tables
+from catchment.sim.conformance.ideals.hop_by_hop import acyclic_tables, advertising_tables, hierarchical_tables
+from catchment.sim.conformance.ideals.hybrid import hybrid_tables
+from catchment.sim.conformance.ideals.merging import (
+    advertising_merging_tables,
+    hierarchical_merging_tables,
+    imperfectly_merging_tables,
+    merging_tables,
 )
-from catchment.sim.conformance.ideal_delegating import delegating_tables
-from catchment.sim.conformance.ideal_hybrid import hybrid_tables
-from catchment.sim.conformance.ideal_merging import imperfectly_merging_tables, merging_tables
+from catchment.sim.conformance.ideals.tables import Ideal
 from catchment.sim.hybrid import (
     as_hybrid,
     clusters_in_acyclic,
@@ -36,7 +36,7 @@ from catchment.sim.hybrid import (
     three_deep,
 )
 from catchment.sim.network import MILLISECOND, Quality
-from catchment.sim.simulation import MakeCore, Simulation
+from catchment.sim.simulation import MakeCore
 from catchment.sim.topology import Topology, balanced_tree, line, mesh, random_network, random_tree, ring, star
 
 # A run of the suite takes some hundred; one that takes so many loops.
@@ -49,8 +49,6 @@ MERGING_SHARE: Final = 0.3
 Settings = Mapping[str, Any]
 # Of each broker, by its place in a network.
 SettingsFor = Callable[[Topology], Mapping[str, Settings]]
-# What is wrong with the tables of a settled network.
-Tables = Callable[[Simulation], Iterator[str]]
 
 
 @dataclass(frozen=True)
@@ -59,12 +57,14 @@ class Entry:
 
     system: str
     networks: tuple[str, ...]
-    tables: Tables
+    tables: Ideal
     settings: SettingsFor = lambda topology: {}
     # Publications that were not advertised are refused.
     needs_advertisements: bool = False
     # The brokers whose clients must get what is published at one.
     served: Callable[[Network, str], set[str]] = reachable
+    # Whether tables depend on the order in which filters came, not only on what is wanted.
+    depends_on_order: bool = False
 
     @property
     def needs_tree(self) -> bool:
@@ -111,6 +111,10 @@ def _advertising_units(topology: Topology) -> Mapping[str, Settings]:
     return _units(topology)
 
 
+def _masters_and(**settings: Any) -> SettingsFor:
+    return lambda topology: {broker: {**master, **settings} for broker, master in _masters(topology).items()}
+
+
 def _everywhere(**settings: Any) -> SettingsFor:
     return lambda topology: dict.fromkeys(topology.brokers, settings)
 
@@ -125,19 +129,30 @@ ENTRIES: Final[dict[str, Entry]] = {
     "siena hierarchical": Entry("siena hierarchical", TREES, hierarchical_tables, _masters),
     "siena advertising": Entry("siena advertising", TREES, advertising_tables, needs_advertisements=True),
     "siena delegating": Entry("siena delegating", TREES, delegating_tables, needs_advertisements=True),
-    "siena merging": Entry("siena merging", TREES, merging_tables, _everywhere(batch_ms=MERGING_BATCH_MS)),
+    "siena merging": Entry(
+        "siena merging", TREES, merging_tables, _everywhere(batch_ms=MERGING_BATCH_MS), depends_on_order=True
+    ),
     "siena merging imperfect": Entry(
         "siena merging",
         TREES,
         imperfectly_merging_tables,
         _everywhere(batch_ms=MERGING_BATCH_MS, merging=MERGING_SHARE),
+        depends_on_order=True,
+    ),
+    "siena merging hierarchical": Entry(
+        "siena merging",
+        TREES,
+        hierarchical_merging_tables,
+        _masters_and(batch_ms=MERGING_BATCH_MS, around="hierarchical"),
+        depends_on_order=True,
     ),
     "siena merging advertising": Entry(
         "siena merging",
         TREES,
-        merging_tables,
+        advertising_merging_tables,
         _everywhere(batch_ms=MERGING_BATCH_MS, around="advertising"),
         needs_advertisements=True,
+        depends_on_order=True,
     ),
     "flooding": Entry("flooding", ANY_NETWORK, flooding_tables),
     "centralized": Entry("centralized", ANY_NETWORK, centralized_tables, _center, served=served_centrally),
