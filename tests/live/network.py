@@ -221,6 +221,10 @@ class LiveNetwork:
             if here != status.clients:
                 yield f"{broker} has clients {sorted(status.clients)}, not {sorted(here)}"
 
+    @property
+    def unwanted(self) -> int:
+        return sum(status.totals["unwanted"] for status in self.statuses.values())
+
     # --- clients ---
 
     def client(self, identity: str) -> SimClient:
@@ -368,7 +372,8 @@ class LiveNetwork:
         if process is None:
             return
         self.kills += how == signal.SIGKILL
-        ended = self._hosts.end(process, how)
+        # Clients go on meanwhile: a broker that is stopped waits for them to read what it has said.
+        ended = self._run(self._loop.run_in_executor(None, self._hosts.end, process, how))
         if ended != (-how if how == signal.SIGKILL else 0):
             raise ViolationError(f"{broker} ended with {ended} after {how.name}: see {self._configs[broker]}.log")
         self._up[broker].clear()

@@ -166,7 +166,9 @@ def outcome_of(run: Run, hosts: Hosts, settle_s_max: float = SETTLE_S_MAX) -> Li
     entry, topology = ENTRIES[run.entry], NETWORKS[run.network](run.seed)
     script = with_kills(script_of(topology, run.seed), topology, run.seed)
     # Half of the publications are not answered: nobody hears that they are refused.
-    checker = DeliveryChecker(entry.needs_advertisements, entry.served, hears_refusals=False)
+    checker = DeliveryChecker(
+        entry.needs_advertisements, entry.served, hears_refusals=False, wastes_nothing=entry.wastes_nothing
+    )
     sequences = SequenceChecker(entry.served, entry.needs_advertisements)
     with live_network(run, hosts, (checker, sequences), settle_s_max) as network:
         violation = _played(network, script, checker, sequences, entry)

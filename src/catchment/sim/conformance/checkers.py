@@ -5,7 +5,8 @@ At every delivery    it goes to somebody whose subscriptions match it, to all th
                      must advertise, nobody gets what was not advertised.
 At quiescence        everything that was published while the network was settled has reached everybody who wanted it
                      then. What is due to a suspended client is expected when it resumes. What a client lost because it
-                     was behind is counted exactly: deliveries and losses together are what was expected.
+                     was behind is counted exactly: deliveries and losses together are what was expected. Where a
+                     routing system promises that, no broker got what it has no use for.
 
 A violation says what is wrong; who runs the network adds how to run it again. The network may be a simulation, or
 live brokers (`tests/live`): `Network` is what is asked of either.
@@ -13,9 +14,10 @@ live brokers (`tests/live`): `Network` is what is asked of either.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import Protocol
 
@@ -25,7 +27,7 @@ from catchment.model.filter import Filter, Pattern
 from catchment.model.notification import Notification
 from catchment.routing.messages import Deliver, DeliverSequence, Wanted
 from catchment.sim.network import LinkState
-from catchment.sim.simulation import SimClient
+from catchment.sim.simulation import SimClient, Simulation
 from catchment.sim.topology import Topology
 
 # A notification by its publisher and number.
@@ -42,6 +44,11 @@ class Network(Protocol):
     def clients(self) -> Mapping[str, SimClient]: ...
 
     def links_of(self, broker: str) -> Sequence[LinkState]: ...
+
+    @property
+    def unwanted(self) -> int:
+        """Notifications that a broker got from another and neither delivered nor passed on nor kept."""
+        ...
 
 
 class ViolationError(AssertionError):
@@ -102,6 +109,8 @@ class DeliveryChecker:
     served: Callable[[Network, str], set[str]] = reachable
     # Whether a publisher surely hears that its publication is refused: not if nobody waits for the answer.
     hears_refusals: bool = True
+    # Whether no broker gets what it has no use for, while the network is settled.
+    wastes_nothing: bool = False
     is_settled: bool = False
     delivered_count: int = 0
     _expected: dict[Published, dict[str, tuple[str, ...]]] = field(default_factory=dict)
@@ -115,6 +124,7 @@ class DeliveryChecker:
     _lost: Counter[str] = field(default_factory=Counter)
     # By client, of how many losses it has been told rightly.
     _missed: Counter[str] = field(default_factory=Counter)
+    _unwanted: int = 0
 
     # --- what clients do ---
 
@@ -236,6 +246,10 @@ class DeliveryChecker:
         for client in network.clients.values():
             self._check_losses(client)
             self._check_refusals(client)
+        if self.is_settled and self.wastes_nothing and network.unwanted != self._unwanted:
+            count = network.unwanted - self._unwanted
+            raise ViolationError(f"brokers got {count} notifications that they have no use for")
+        self._unwanted = network.unwanted
 
     def _check_losses(self, client: SimClient) -> None:
         if not client.is_behind and client.missed != self._missed[client.identity]:
@@ -248,6 +262,45 @@ class DeliveryChecker:
         unadvertised = sum(source == client.identity for source, _ in self._unadvertised)
         if self.hears_refusals and refused != unadvertised:
             raise ViolationError(f"{client.identity} had {refused} publications refused, {unadvertised} not advertised")
+
+
+@dataclass
+class HopChecker:
+    """The links that a notification has come, by its header, are those of a way that leads there: in a network without
+    cycles there is one, and a system that `is_direct` takes it."""
+
+    is_direct: bool
+    # The broker that a notification was published at.
+    _origins: dict[Published, str] = field(default_factory=dict)
+
+    def published(self, simulation: Simulation, client: SimClient, notification: Notification) -> None:
+        assert client.home is not None
+        self._origins[_key(notification)] = client.home
+
+    def delivered(self, simulation: Simulation, client: SimClient, delivery: Deliver | DeliverSequence) -> None:
+        if isinstance(delivery, DeliverSequence) or (hops := simulation.hops_of(delivery.notification)) is None:
+            return
+        assert client.home is not None
+        topology, origin = simulation.topology, self._origins[_key(delivery.notification)]
+        shortest = _distances(topology, origin)[client.home]
+        is_exact = self.is_direct and topology.is_acyclic
+        if hops < shortest or (is_exact and hops > shortest):
+            way = f"from {origin} to {client.home}"
+            raise ViolationError(f"{delivery.notification!r} has come {hops} links {way}, there are {shortest}")
+
+
+@lru_cache(maxsize=1_000)
+def _distances(topology: Topology, start: str) -> dict[str, int]:
+    """The fewest links to each broker."""
+    distances, waiting = {start: 0}, deque([start])
+    neighbors = topology.neighbors()
+    while waiting:
+        here = waiting.popleft()
+        for other in neighbors[here]:
+            if other not in distances:
+                distances[other] = distances[here] + 1
+                waiting.append(other)
+    return distances
 
 
 def _key(notification: Notification) -> Published:

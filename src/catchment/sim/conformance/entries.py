@@ -63,6 +63,11 @@ class Entry:
     needs_advertisements: bool = False
     # The brokers whose clients must get what is published at one.
     served: Callable[[Network, str], set[str]] = reachable
+    # Whether notifications take the shortest way.
+    is_direct: bool = True
+    # Whether no broker gets notifications that it has no use for. Masters and the center get all, and what is merged
+    # imperfectly lets more through.
+    wastes_nothing: bool = True
     # Whether tables depend on the order in which filters came, not only on what is wanted.
     depends_on_order: bool = False
 
@@ -126,7 +131,7 @@ ANY_NETWORK: Final = ("random tree", "ring", "mesh", "random network")
 HYBRIDS: Final = ("hierarchies in general", "clusters in acyclic", "three deep", "random hybrid")
 ENTRIES: Final[dict[str, Entry]] = {
     "siena acyclic": Entry("siena acyclic", TREES, acyclic_tables),
-    "siena hierarchical": Entry("siena hierarchical", TREES, hierarchical_tables, _masters),
+    "siena hierarchical": Entry("siena hierarchical", TREES, hierarchical_tables, _masters, wastes_nothing=False),
     "siena advertising": Entry("siena advertising", TREES, advertising_tables, needs_advertisements=True),
     "siena delegating": Entry("siena delegating", TREES, delegating_tables, needs_advertisements=True),
     "siena merging": Entry(
@@ -138,6 +143,7 @@ ENTRIES: Final[dict[str, Entry]] = {
         imperfectly_merging_tables,
         _everywhere(batch_ms=MERGING_BATCH_MS, merging=MERGING_SHARE),
         depends_on_order=True,
+        wastes_nothing=False,
     ),
     "siena merging hierarchical": Entry(
         "siena merging",
@@ -145,6 +151,7 @@ ENTRIES: Final[dict[str, Entry]] = {
         hierarchical_merging_tables,
         _masters_and(batch_ms=MERGING_BATCH_MS, around="hierarchical"),
         depends_on_order=True,
+        wastes_nothing=False,
     ),
     "siena merging advertising": Entry(
         "siena merging",
@@ -154,10 +161,12 @@ ENTRIES: Final[dict[str, Entry]] = {
         needs_advertisements=True,
         depends_on_order=True,
     ),
-    "flooding": Entry("flooding", ANY_NETWORK, flooding_tables),
-    "centralized": Entry("centralized", ANY_NETWORK, centralized_tables, _center, served=served_centrally),
+    "flooding": Entry("flooding", ANY_NETWORK, flooding_tables, wastes_nothing=False),
+    "centralized": Entry(
+        "centralized", ANY_NETWORK, centralized_tables, _center, served=served_centrally, is_direct=False
+    ),
     "siena general": Entry("siena general", ANY_NETWORK, general_tables),
-    "siena hybrid": Entry("siena hybrid", HYBRIDS, hybrid_tables, _units),
+    "siena hybrid": Entry("siena hybrid", HYBRIDS, hybrid_tables, _units, wastes_nothing=False),
     "siena hybrid advertising": Entry(
         "siena hybrid", ("advertising units",), hybrid_tables, _advertising_units, needs_advertisements=True
     ),

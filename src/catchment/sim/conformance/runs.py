@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from traceback import extract_tb
-from typing import Final, Protocol, assert_never
+from typing import Final, NamedTuple, Protocol, assert_never
 
 from catchment.errors import LimitError
 from catchment.model.filter import IDENTITY_CODEPOINTS_MAX, Advertisement, Filter, Pattern
@@ -13,7 +14,7 @@ from catchment.model.notification import Notification
 from catchment.model.values import Value
 from catchment.routing.messages import ClientRequest, MapIdentity, Subscribe, Time, Wanted
 from catchment.routing.systems import system_named
-from catchment.sim.conformance.checkers import DeliveryChecker, Network, ViolationError
+from catchment.sim.conformance.checkers import DeliveryChecker, HopChecker, Network, ViolationError
 from catchment.sim.conformance.entries import ENTRIES, NETWORKS, QUALITIES, RUN_OCCURRENCES_MAX, Entry, Run
 from catchment.sim.conformance.ideals.tables import leftovers
 from catchment.sim.conformance.scripts import (
@@ -42,7 +43,6 @@ from catchment.sim.conformance.scripts import (
     script_of,
 )
 from catchment.sim.conformance.sequences import SequenceChecker
-from catchment.sim.network import Quality
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import Topology
 from catchment.wire.frames import WireError
@@ -73,43 +73,48 @@ class Outcome:
 
 def outcome_of(run: Run, *, shrink: bool = True) -> Outcome:
     """Runs it; makes its script small if it fails."""
-    chosen = ENTRIES[run.entry]
+    entry = ENTRIES[run.entry]
     topology = NETWORKS[run.network](run.seed)
-    quality = QUALITIES[run.seed % len(QUALITIES)]
     script = script_of(topology, run.seed)
-    violation, simulation, checker = _tried(script, chosen, topology, quality, run.seed)
+    violation, deliveries, core_messages = _tried(script, entry, topology, run.seed)
     if violation is not None and shrink:
         # Any violation will do: a smaller script may show the same mistake in another way.
-        script = shrunk(script, lambda some: _tried(some, chosen, topology, quality, run.seed)[0] is not None)
-        violation = _tried(script, chosen, topology, quality, run.seed)[0]
-    return Outcome(run, violation, script, checker.delivered_count, simulation.core_messages)
+        script = shrunk(script, lambda smaller: _tried(smaller, entry, topology, run.seed).violation is not None)
+        violation = _tried(script, entry, topology, run.seed).violation
+    return Outcome(run, violation, script, deliveries, core_messages)
 
 
-def _tried(
-    script: Script, entry: Entry, topology: Topology, quality: Quality, seed: int
-) -> tuple[str | None, Simulation, DeliveryChecker]:
+class _Tried(NamedTuple):
+    violation: str | None
+    deliveries: int
+    core_messages: int
+
+
+def _tried(script: Script, entry: Entry, topology: Topology, seed: int) -> _Tried:
     system = system_named(entry.system)
-    checker = DeliveryChecker(needs_advertisements=entry.needs_advertisements, served=entry.served)
+    checker = DeliveryChecker(entry.needs_advertisements, entry.served, wastes_nothing=entry.wastes_nothing)
     sequences = SequenceChecker(entry.served, entry.needs_advertisements)
-    simulation = Simulation(
-        topology,
-        entry.make_core(topology),
-        seed=seed,
-        quality=quality,
-        observers=(checker, sequences),
-        occurrences_max=RUN_OCCURRENCES_MAX,
-        language=between_brokers(system.messages, system.header),
-    )
+    core_messages = 0
+    violation: str | None = None
     try:
+        simulation = Simulation(
+            topology,
+            entry.make_core(topology),
+            seed=seed,
+            quality=QUALITIES[seed % len(QUALITIES)],
+            observers=(checker, sequences, HopChecker(entry.is_direct)),
+            occurrences_max=RUN_OCCURRENCES_MAX,
+            language=between_brokers(system.messages, system.header),
+        )
         Player(simulation, checker, sequences, lambda: wrong_in(simulation, entry)).play(script)
+        core_messages = simulation.core_messages
     except (ViolationError, LimitError, WireError) as problem:
-        return str(problem), simulation, checker
+        violation = str(problem)
     except Exception as problem:
-        # A core never raises: whatever it does is the core's mistake, or the node's.
+        # Neither a core nor a node raises anything for what a client or a neighbor does.
         last = extract_tb(problem.__traceback__)[-1]
-        where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
-        return f"{type(problem).__name__}: {problem} ({where})", simulation, checker
-    return None, simulation, checker
+        violation = f"{type(problem).__name__}: {problem} ({Path(last.filename).name}:{last.lineno})"
+    return _Tried(violation, checker.delivered_count, core_messages)
 
 
 def wrong_in(simulation: Simulation, entry: Entry) -> Iterator[str]:
