@@ -166,11 +166,11 @@ def records_are_not_passed_on(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_crosses_keeps_its_origin(patch: pytest.MonkeyPatch) -> None:
-    def onward(routed: Routed) -> Routed:
-        return Routed(routed.notification, replace(routed.header, hops=routed.header.hops + 1))
+    def further(routed: Routed, links: int) -> Routed:
+        return Routed(routed.notification, replace(routed.header, hops=routed.header.hops + links))
 
-    patch.setattr(gateway, "_crossing", lambda routed: routed)
-    patch.setattr(hop_by_hop, "onward", onward)
+    patch.setattr(gateway, "_crossing", lambda routed: further(routed, -1))
+    patch.setattr(hop_by_hop, "onward", lambda routed: further(routed, 1))
 
 
 def links_inside_a_gateway_are_counted(patch: pytest.MonkeyPatch) -> None:

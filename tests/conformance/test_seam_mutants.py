@@ -1,5 +1,5 @@
 """Mistakes planted around the cores: in the node, in what brokers say and write on notifications, in what a core says
-of itself, in timers, and in the suite. The live broker and the simulator drive the same node and the same words, so that
+of itself, in timers, and in the suite. The live broker drives the same node and speaks the same words as the simulator:
 a simulated run must find each."""
 
 from collections.abc import Callable, Iterator, Sequence

@@ -131,8 +131,8 @@ class Simulation:
         self._rng = random.Random(seed)
         self._observers = tuple(observers)
         self._kernel = Kernel(occurrences_max)
-        self._lives: dict[str, int] = dict.fromkeys(topology.brokers, 0)
-        self._timers: dict[tuple[str, str], int] = {}
+        # By broker and name, the number of the occurrence.
+        self._timers: dict[str, dict[str, int]] = {broker: {} for broker in topology.brokers}
         # What nodes that crashed had counted, less what was counted before the last reset.
         self._unwanted_before = 0
         self._work_before = Work()
@@ -324,7 +324,9 @@ class Simulation:
             self._unwanted_before += node.totals.unwanted
             self._work_before = _sum(self._work_before, node.core.inspect().work)
         self.nodes[broker] = None
-        self._lives[broker] += 1
+        for number in self._timers[broker].values():
+            self._kernel.cancel(number)
+        self._timers[broker].clear()
         for client in self.clients.values():
             if client.home == broker:
                 client.is_connected = client.is_suspended = client.is_behind = False
@@ -340,7 +342,7 @@ class Simulation:
                 self._attach(self.clients[identity])
 
     def _start(self, broker: str) -> None:
-        set_timer = partial(self._set_timer, broker, self._lives[broker])
+        set_timer = partial(self._set_timer, broker)
         self.nodes[broker] = Node(broker, self._make_core(broker), lambda: self._kernel.now, set_timer)
 
     def _refresh_links(self, brokers: Sequence[str]) -> None:
@@ -437,19 +439,21 @@ class Simulation:
         for observer in self._observers:
             observer.delivered(self, identity, delivery)
 
-    def _set_timer(self, broker: str, life: int, timer: SetTimer) -> None:
-        key = (broker, timer.name)
-        self._timers[key] = generation = self._timers.get(key, 0) + 1
+    def _set_timer(self, broker: str, timer: SetTimer) -> None:
+        timers = self._timers[broker]
+        if (before := timers.pop(timer.name, None)) is not None:
+            self._kernel.cancel(before)
         cause: Cause = "idle" if timer.is_idle else self._cause
         due = max(timer.at, self.now)
-        self._kernel.schedule(due, self._fire, broker, timer.name, generation, life, cause, is_idle=timer.is_idle)
+        timers[timer.name] = self._kernel.schedule(due, self._fire, broker, timer.name, cause, is_idle=timer.is_idle)
 
-    def _fire(self, broker: str, name: str, generation: int, life: int, cause: Cause) -> None:
+    def _fire(self, broker: str, name: str, cause: Cause) -> None:
+        del self._timers[broker][name]
         node = self.nodes[broker]
-        if node is not None and life == self._lives[broker] and generation == self._timers[broker, name]:
-            self._cause = cause
-            self.core_messages += 1
-            node.timer_fired(name)
+        assert node is not None, "a crash cancels timers"
+        self._cause = cause
+        self.core_messages += 1
+        node.timer_fired(name)
 
     # --- measures ---
 

@@ -43,6 +43,8 @@ class Ideal:
 
     def __init__(self, compare: Callable[[Simulation], Iterator[str | Checked]]) -> None:
         self._compare = compare
+        # Where it is written.
+        self.module = compare.__module__
 
     def __call__(self, simulation: Simulation) -> Iterator[str]:
         """What is wrong in a settled network."""
