@@ -35,10 +35,10 @@ class ToNeighbor:
         return 1
 
     def end(self, reason: str) -> None:
-        """As in the live broker: the connection ends, and begins anew."""
-        one, other = self.way.sender.name, self.way.receiver
-        self.simulation.cut(one, other)
-        self.simulation.heal(one, other)
+        """As in the live broker: the connection ends, and is made again."""
+        sender, receiver = self.way.sender.name, self.way.receiver
+        self.simulation.cut(sender, receiver)
+        self.simulation.heal(sender, receiver)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class ToClient:
     def deliver(self, delivery: Deliver) -> None:
         notification, subscriptions = delivery.notification, delivery.subscriptions
         if len(subscriptions) > SUBSCRIPTIONS_FEW or len(notification.packed) > NOTIFICATION_BYTES_FEW:
-            # Only then the frame might be too long, as in the live broker.
+            # Only then the frame may be too long: this raises LimitError as it does in the live broker.
             delivery_frame(delivery.identity, subscriptions, notification.packed)
         self.simulation.delivered(self.client, delivery)
 
@@ -69,5 +69,5 @@ class ToClient:
         return self.client.is_behind
 
     def end(self, reason: str) -> None:
-        """Nobody takes the place of a simulated client."""
+        """No simulated client connects twice under one name."""
         raise AssertionError(f"{self.client.identity} was ended: {reason}")

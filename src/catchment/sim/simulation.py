@@ -3,13 +3,13 @@
 The same topology, cores, requests and seed give the same run, to the last byte. A broker is a `Node`, as in the live
 broker: the simulator only carries what nodes send, and counts it. Clients are at their broker without delay or cost.
 
-A broker that crashes loses its node and all that is in it, and its clients their connection; when it restarts it has
-a new core, its links come up, and its clients connect again and state again what they want, as a client's library
+A broker that crashes loses its node and all that is in it, and its clients lose their connection. When it restarts it
+has a new core, its links come up, and its clients connect again and ask again for what they want, as a client's library
 does. A client that roams does that at another broker; it brings along what it has seen.
 
 Bytes are those of the wire. With a `language` (`wire.messages.between_brokers`) everything between brokers is encoded
-and decoded, so that what a broker of another system would say, or write as a header, is found; without one it is only
-measured, which is quicker.
+and decoded: a core that says, or writes as a header, what its system does not know raises WireError. Without a
+language, messages are only measured, which is quicker.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def is_cancelled(wanted: Wanted, unwanted: Filter | Pattern) -> bool:
 
 
 class Observer(Protocol):
-    """Is told of what clients do and get; for checkers and measures."""
+    """Is told what clients publish and get; for checkers and measures."""
 
     def published(self, simulation: Simulation, client: SimClient, notification: Notification, /) -> None: ...
 
@@ -125,6 +125,7 @@ class Simulation:
         # Control messages that arrived, by what caused them: a change, traffic, or an idle timer.
         self.control_caused: Counter[str] = Counter()
         self._cause: Cause = 0
+        # The batch that a core was given last: while it answers, headers are looked up here.
         self._handed_over: Sequence[Routed] = ()
         self._make_core = make_core
         self._decoder: Decoder[Any] | None = None if language is None else Decoder(language, LINK_FRAME_BYTES_MAX)
@@ -140,8 +141,8 @@ class Simulation:
         self._ways: dict[str, dict[str, Direction]] = {broker: {} for broker in topology.brokers}
         for link in topology.links:
             state = LinkState(link.one, link.other, link.cost)
-            for one, other in ((link.one, link.other), (link.other, link.one)):
-                self._ways[one][other] = Direction(state, Neighbor(one), other)
+            for sender, receiver in ((link.one, link.other), (link.other, link.one)):
+                self._ways[sender][receiver] = Direction(state, Neighbor(sender), receiver)
         self.traffic = Traffic(way for ways in self._ways.values() for way in ways.values())
         for broker in topology.brokers:
             self._start(broker)
@@ -175,7 +176,7 @@ class Simulation:
         self._kernel.run(self.now + duration)
 
     def at(self, time: Time, work: Callable[..., None], *arguments: object) -> None:
-        """Does something at a time, for scenarios."""
+        """Schedules something, for scenarios."""
         self._kernel.schedule(max(time, self.now), work, *arguments)
 
     # --- clients ---
@@ -184,7 +185,7 @@ class Simulation:
         return self.clients.setdefault(identity, SimClient(identity))
 
     def connect(self, identity: str, broker: str) -> None:
-        """Comes to a broker, from another if it was at one."""
+        """The client comes to a broker. If it is at another, it leaves that first."""
         if broker not in self.nodes:
             raise InputError(f"there is no broker {shown(broker)}")
         self.disconnect(identity)
@@ -224,7 +225,7 @@ class Simulation:
             node.requested(client.interface, 1, request)
 
     def _change(self) -> None:
-        """The core of a broker is told of a change: what follows is caused by it."""
+        """The core of a broker is told of a change; the messages that follow are counted as caused by it."""
         self._cause = self.now
         self.core_messages += 1
 
@@ -283,7 +284,7 @@ class Simulation:
             node.caught_up(client.interface)
 
     def publish(self, identity: str, attributes: Mapping[str, Value]) -> Notification | None:
-        """The notification, stamped; None if the client is nowhere."""
+        """The notification, stamped; None if the client is not connected."""
         client = self.client(identity)
         node = self._node_of(client)
         if node is None:
@@ -346,7 +347,7 @@ class Simulation:
         self.nodes[broker] = Node(broker, self._make_core(broker), lambda: self._kernel.now, set_timer)
 
     def _refresh_links(self, brokers: Sequence[str]) -> None:
-        """Tells the ends of links that have become usable or are so no longer."""
+        """Tells both ends of each link of these brokers that has become usable, or is usable no longer."""
         self._cause = self.now
         changed: list[LinkState] = []
         for broker in brokers:
@@ -354,10 +355,12 @@ class Simulation:
                 usable = not link.is_cut and self.nodes[link.one] is not None and self.nodes[link.other] is not None
                 if usable != link.is_usable and link not in changed:
                     link.is_usable = usable
+                    # Nothing that is under way arrives: it belongs to the incarnation before.
                     link.incarnation += 1
                     self._ways[link.one][link.other].last_arrival = 0
                     self._ways[link.other][link.one].last_arrival = 0
                     changed.append(link)
+        # Only now, when all states are known: a node that is told may send at once over any of them.
         for link in sorted(changed, key=lambda link: (link.one, link.other)):
             for end in (link.one, link.other):
                 self._tell_link(end, link)
@@ -420,14 +423,15 @@ class Simulation:
         node.arrived(way.sender, batch)
 
     def hops_of(self, notification: Notification) -> int | None:
-        """Within a delivery: how many links it has come; None if it was not delivered as it came."""
+        """While it is being delivered: how many links it has come. None for what is not delivered as it comes: what
+        waited for a suspended client, and sequences."""
         for routed in self._handed_over:
             if routed.notification is notification:
                 return routed.header.hops
         return None
 
     def delivered(self, client: SimClient, delivery: Deliver | DeliverSequence) -> None:
-        """A broker has delivered something."""
+        """A broker has delivered something to a client's connection."""
         identity = self.clients[delivery.identity]
         assert identity.is_connected, "nobody is there to deliver to"
         assert identity.home == client.home, "a broker delivers to its own clients"
@@ -479,10 +483,11 @@ class Simulation:
         self.core_messages = 0
         self.converged_at.clear()
         self.control_caused.clear()
+        # Nodes go on counting: what they have counted so far is taken off from now on.
         self._unwanted_before -= self.unwanted
         work = self.work
         self._work_before = _sum(self._work_before, Work(-work.matched, -work.compared))
 
 
-def _sum(one: Work, other: Work) -> Work:
-    return Work(one.matched + other.matched, one.compared + other.compared)
+def _sum(first: Work, second: Work) -> Work:
+    return Work(first.matched + second.matched, first.compared + second.compared)

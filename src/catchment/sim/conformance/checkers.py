@@ -73,7 +73,7 @@ def reachable(network: Network, broker: str) -> set[str]:
 
 
 def side_of(network: Network, broker: str, without: str | None) -> set[str]:
-    """The brokers that can be reached from one without going through a neighbor of it."""
+    """The brokers that can be reached from a broker without going through the broker `without`."""
     near, waiting = {broker}, [broker]
     while waiting:
         here = waiting.pop()
@@ -105,7 +105,7 @@ class DeliveryChecker:
     can be reached; `at_quiescence` says whether it came."""
 
     needs_advertisements: bool = False
-    # The brokers whose clients must get what is published at one.
+    # For a broker, the brokers whose clients must get what is published at it.
     served: Callable[[Network, str], set[str]] = reachable
     # Whether a publisher surely hears that its publication is refused: not if nobody waits for the answer.
     hears_refusals: bool = True
@@ -267,7 +267,7 @@ class DeliveryChecker:
 @dataclass
 class HopChecker:
     """The links that a notification has come, by its header, are those of a way that leads there: in a network without
-    cycles there is one, and a system that `is_direct` takes it."""
+    cycles there is one way, and a system that `is_direct` takes it."""
 
     is_direct: bool
     # The broker that a notification was published at.

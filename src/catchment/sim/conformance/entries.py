@@ -1,7 +1,8 @@
 """How the conformance suite runs each routing system: its networks, its settings for a network, its ideal tables.
 
 A routing system joins the suite by one entry here, besides its entry in the registry (`routing/systems.py`). A system
-may have several, with different settings. One that has none, or whose tables nothing checks, fails the suite.
+may have several entries, with different settings. A system without an entry, and a core whose tables nothing checks,
+fail the suite.
 
 A run is an entry, a network and a seed, which gives a script (`scripts.py`). A run that fails is shrunk to the steps
 that matter and says how to run it again.
@@ -39,7 +40,7 @@ from catchment.sim.network import MILLISECOND, Quality
 from catchment.sim.simulation import MakeCore
 from catchment.sim.topology import Topology, balanced_tree, line, mesh, random_network, random_tree, ring, star
 
-# A run of the suite takes some hundred; one that takes so many loops.
+# A run of the suite takes some thousand. A run that takes so many does not end.
 RUN_OCCURRENCES_MAX: Final = 20_000
 # How long merging brokers wait, and what share of what they let through nobody need have asked for.
 MERGING_BATCH_MS: Final = 5.0
@@ -61,7 +62,7 @@ class Entry:
     settings: SettingsFor = lambda topology: {}
     # Publications that were not advertised are refused.
     needs_advertisements: bool = False
-    # The brokers whose clients must get what is published at one.
+    # For a broker, the brokers whose clients must get what is published at it.
     served: Callable[[Network, str], set[str]] = reachable
     # Whether notifications take the shortest way.
     is_direct: bool = True
@@ -77,15 +78,15 @@ class Entry:
         return set(self.networks) <= set(TREES)
 
     def settings_for(self, topology: Topology, besides: Settings | None = None) -> dict[str, Settings]:
-        """For each broker, by its place, and what is said besides for all."""
+        """The settings of each broker: those of its place, and `besides` for all."""
         by_place = self.settings(topology)
         return {broker: {**by_place.get(broker, {}), **(besides or {})} for broker in topology.brokers}
 
     def make_core(self, topology: Topology, besides: Settings | None = None) -> MakeCore:
-        """What makes the cores of brokers; InputError if the settings are wrong."""
+        """The function that makes the core of a broker; InputError if the settings are wrong."""
         system: RoutingSystem[Any] = system_named(self.system)
-        given = {broker: system.settings_of(some) for broker, some in self.settings_for(topology, besides).items()}
-        return lambda broker: system.make(broker, given[broker])
+        settings = {broker: system.settings_of(own) for broker, own in self.settings_for(topology, besides).items()}
+        return lambda broker: system.make(broker, settings[broker])
 
 
 # --- settings by place --------------------------------------------------------------------------
@@ -163,7 +164,13 @@ ENTRIES: Final[dict[str, Entry]] = {
     ),
     "flooding": Entry("flooding", ANY_NETWORK, flooding_tables, wastes_nothing=False),
     "centralized": Entry(
-        "centralized", ANY_NETWORK, centralized_tables, _center, served=served_centrally, is_direct=False
+        "centralized",
+        ANY_NETWORK,
+        centralized_tables,
+        _center,
+        served=served_centrally,
+        is_direct=False,
+        wastes_nothing=False,
     ),
     "siena general": Entry("siena general", ANY_NETWORK, general_tables),
     "siena hybrid": Entry("siena hybrid", HYBRIDS, hybrid_tables, _units, wastes_nothing=False),
@@ -174,7 +181,7 @@ ENTRIES: Final[dict[str, Entry]] = {
 
 
 def entry_of(system: str) -> Entry:
-    """The first entry of a routing system, for scenarios. InputError if the system is unknown."""
+    """The first entry of a routing system, for scenarios; InputError if there is no such system."""
     name = system_named(system).name
     return next(entry for entry in ENTRIES.values() if entry.system == name)
 

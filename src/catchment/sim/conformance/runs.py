@@ -1,4 +1,4 @@
-"""Runs scripts of the conformance suite, and makes a failing one small."""
+"""Runs the scripts of the conformance suite, and makes the script of a run that fails small."""
 
 from __future__ import annotations
 

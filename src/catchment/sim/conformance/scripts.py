@@ -263,7 +263,7 @@ class _Writer:
         elif kind < 0.8:
             self.do(Unsubscribes(client, self.filter()))
         elif kind < 0.9:
-            self.do(Connect(client, self.rng.choice(self.topology.brokers)))
+            self.roam(client)
         elif kind < 0.93:
             self.do(Disconnect(client))
         elif kind < 0.96:
@@ -272,6 +272,12 @@ class _Writer:
             self.do(Unadvertises(client, self.advertisement()))
         else:
             self.suspend(client)
+
+    def roam(self, client: str) -> None:
+        """A client goes to another broker, now and then while something is on its way that it had already, or wants."""
+        if self.rng.random() < 0.5:
+            self.do(Publishes(self.rng.choice(self.clients), self.attributes()))
+        self.do(Connect(client, self.rng.choice(self.topology.brokers)), self.rng.randrange(2 * MILLISECOND))
 
     def suspend(self, client: str) -> None:
         """A client suspends while somebody publishes. Now and then nothing is under way then: all that it is due must

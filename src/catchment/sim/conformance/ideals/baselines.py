@@ -43,6 +43,6 @@ def _clients_at(simulation: Simulation, broker: str) -> list[SimClient]:
 
 
 def served_centrally(network: Network, broker: str) -> set[str]:
-    """The brokers whose clients get what is published at one: without the center nobody does."""
+    """For a broker, the brokers whose clients get what is published at it: without the center there are none."""
     near = reachable(network, broker)
     return near if network.topology.brokers[0] in near else set()

@@ -1,15 +1,15 @@
 """Brokers that merge what they say over a link: siena merging.
 
 Which filters are merged depends on the order in which they came, so there is no one ideal table. What must hold: a
-neighbor holds what was said to it; that covers all that is wanted on the sender's side; where merging is perfect it
-lets through nothing besides.
+neighbor holds what was said to it; that covers all that is wanted on the sender's side; nothing that was said covers
+something else that was said; where merging is perfect, no more is let through than is wanted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache, reduce
-from itertools import product
+from itertools import permutations, product
 from operator import or_
 from typing import Final
 
@@ -82,6 +82,8 @@ def _link_differences(
     where = f"{core.name} to {other}"
     yield from _missing(where, ideal.wanted, filters)
     yield from _missing(where, ideal.offers, offers)
+    yield from _needless(where, filters)
+    yield from _needless(where, offers)
     if is_perfect:
         # All that is wanted there, whether it is offered here or not: what a broker further away merged is not parted.
         near = side_of(simulation, core.name, other) if ideal is not NOTHING else set()
@@ -108,6 +110,12 @@ def _missing(
     for filter in wanted:
         if not any(covers(wider, filter) for wider in some):
             yield f"{where}: {filter} is covered by nothing that was said"
+
+
+def _needless(where: str, said: Iterable[Filter | Advertisement]) -> Iterator[str]:
+    for narrower, wider in permutations(said, 2):
+        if covers(wider, narrower):
+            yield f"{where}: {narrower} was said, and {wider} covers it"
 
 
 def _too_wide(where: str, said: Iterable[Filter], wanted: Iterable[Filter]) -> Iterator[str]:

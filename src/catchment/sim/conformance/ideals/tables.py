@@ -90,7 +90,8 @@ def _inspection_differences(simulation: Simulation, core: RoutingCore[Any], chec
 
 def _table(holder: str, held: Iterable[Wanted]) -> Table:
     some = list(held)
-    return Table(holder, sum(len(filters_in(wanted)) for wanted in some), sum(len(str(one).encode()) for one in some))
+    filters = sum(len(filters_in(wanted)) for wanted in some)
+    return Table(holder, filters, sum(len(str(wanted).encode()) for wanted in some))
 
 
 def _network_differences(simulation: Simulation, broker: str, inspection: Inspection) -> Iterator[str]:
