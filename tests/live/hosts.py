@@ -137,6 +137,9 @@ def _ended(process: int, number: int) -> int:
 
 
 def main() -> None:
+    # Brokers inherit this at their fork: one that is stopped before it handles signals itself ends as if it had nothing
+    # to do.
+    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
     with _prepared():
         _obey()
 
