@@ -1,7 +1,7 @@
 """Broker processes that start in milliseconds: one process imports everything once, and forks each broker from itself.
 
-A broker is a process of its own all the same, runs what `catchment serve` runs, and can be killed. What it writes goes
-to a file beside its configuration.
+Each broker is still a process of its own: it runs what `catchment serve` runs, and can be killed. What it writes goes to
+a file beside its configuration.
 
 `python -m tests.live.hosts` reads commands from standard input, a JSON array a line, and answers each with a line:
 
@@ -32,7 +32,7 @@ from typing import Any, Self
 ROOT = Path(__file__).resolve().parent.parent.parent
 MUTANT = "CATCHMENT_LIVE_MUTANT"
 MODULES = "CATCHMENT_LIVE_MODULES"
-# Instead of the seconds that are right between machines: a run is to take a few.
+# Between attempts to connect. Between machines seconds are right; here a whole run takes a few.
 RETRY_S_FIRST, RETRY_S_MOST = 0.02, 0.1
 
 

@@ -1,9 +1,9 @@
 """Live brokers and clients behind the methods of `Simulation`: the same scripts are played, the same checkers watch.
 
 Brokers are processes on this machine (`hosts.py`), clients those of `catchment.client` in this process (`visits.py`).
-A broker that crashes is killed (SIGKILL). A link that is cut is not cut but one of its ends stopped (SIGTERM), since
-that is what a live broker can be told; it is started again when the link is healed. And at any time a broker may stall
-(SIGSTOP) for some steps: links here are so quick that otherwise little would ever be under way.
+A broker that crashes is killed (SIGKILL). Nobody can tell live brokers to cut a link: instead one of its ends is
+stopped (SIGTERM), and started again when the link is healed. At any time a broker may stall (SIGSTOP) for some steps:
+links here are so quick that otherwise little would ever be under way.
 
 A network is settled when that can be shown: no timer waits but idle ones; each broker has the links and clients that
 it should have, and both ends of each link are of the same two processes; at the ends of each link as many messages have
@@ -50,7 +50,7 @@ from catchment.sim.topology import Topology
 from tests.live.hosts import Hosts
 from tests.live.visits import ATTEMPT_S, Visit
 
-# What takes longer will not come: everything is on one machine, which may be busy.
+# A network that takes longer to settle never will: everything is on one machine, which may be busy.
 SETTLE_S_MAX = 20.0
 POLL_S = 0.002
 # Real links are quicker than those of the simulator.
@@ -132,7 +132,7 @@ class LiveNetwork:
 
     @property
     def is_quiescent(self) -> bool:
-        """It is left to become so."""
+        """Always: the network is left to settle first."""
         self.settle()
         return True
 
@@ -356,7 +356,7 @@ class LiveNetwork:
             self.stall(broker, self._rng.randrange(STALL_STEPS_MAX))
 
     def stall(self, broker: str, steps: int) -> None:
-        """It does nothing for so many steps, or until all is to settle."""
+        """The broker does nothing for so many steps, or until the network is to settle."""
         self._stalled[broker] = steps
         os.kill(self._processes[broker], signal.SIGSTOP)
 
@@ -382,7 +382,7 @@ class LiveNetwork:
             self._loop.run_until_complete(looker.close())
 
     def _changed(self, broker: str) -> None:
-        """A broker is there, or no longer."""
+        """A broker has come or gone: its links and its clients with it."""
         for link in self.links_of(broker):
             link.is_usable = link.one in self._processes and link.other in self._processes
         for record in self.clients.values():
@@ -402,7 +402,7 @@ class LiveNetwork:
         self._processes.clear()
 
     def problems(self) -> Iterator[str]:
-        """What brokers have written that is no log."""
+        """Tracebacks that brokers have written to their logs."""
         for broker, config in self._configs.items():
             log = Path(f"{config}.log").read_text("utf-8")
             if "Traceback" in log:

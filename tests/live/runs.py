@@ -87,9 +87,9 @@ def write_configs(entry: str, topology: Topology, seed: int, directory: Path) ->
 
 @cache
 def _ports() -> Iterator[int]:
-    """Ports that are this process's alone among those that make live runs: a block of them, for as long as it lives."""
+    """A block of ports that no other process which makes live runs uses, for as long as this one lives."""
     for start in PORTS[::PORTS_BLOCK]:
-        # Kept open: the lock goes with it.
+        # Kept open: the lock ends when the file is closed.
         lock = open(Path(tempfile.gettempdir()) / f"catchment-live-{start}.lock", "w")  # noqa: SIM115
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,7 +105,7 @@ _locks: list[IO[str]] = []
 
 
 def _free_ports(wanted: int) -> list[int]:
-    """Those of them that nobody else listens at."""
+    """So many ports of the block that nobody listens at."""
     free: list[int] = []
     while len(free) < wanted:
         port = next(_ports())
@@ -140,7 +140,7 @@ class LiveOutcome:
 
 def with_kills(script: Script, topology: Topology, seed: int) -> Script:
     """The script with brokers killed and started again: one while clients arrive, one anywhere before patterns are
-    watched. When that happens a real process is in the middle of something or not, as chance has it."""
+    watched. Whether a process is in the middle of something then is left to chance."""
     rng = random.Random(seed)
     steps = list(script)
     for last in (_first(Settles, steps), _first(Watches, steps)):
