@@ -1,7 +1,7 @@
 """Broker processes that start in milliseconds: one process imports everything once, and forks each broker from itself.
 
-Each broker is still a process of its own: it runs what `catchment serve` runs, and can be killed. What it writes goes to
-a file beside its configuration.
+Each broker is still a process of its own: it runs what `catchment serve` runs, and can be killed. What it writes goes
+to a file beside its configuration.
 
 `python -m tests.live.hosts` reads commands from standard input, a JSON array a line, and answers each with a line:
 
