@@ -20,7 +20,7 @@ from catchment.routing.messages import (
 )
 from catchment.routing.parts.link_states import Links
 from catchment.sim.conformance.entries import ENTRIES
-from catchment.sim.conformance.ideal import centralized_tables
+from catchment.sim.conformance.ideals.baselines import centralized_tables
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import line, ring
 
