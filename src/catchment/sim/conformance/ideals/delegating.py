@@ -45,7 +45,8 @@ def delegating_tables(simulation: Simulation) -> Iterator[str | Checked]:
             outward = network.told(broker, other) if link.is_usable else _Told(NOTHING, set())
             inward = network.told(other, broker) if link.is_usable else _Told(NOTHING, set())
             yield from _link_differences(core, other, outward, inward)
-        yield Checked(broker, held_by_neighbors(simulation, core))
+        held = held_by_neighbors(simulation, core)
+        yield Checked(broker, {other: (*some, *core.delegated_by(Neighbor(other))) for other, some in held.items()})
 
 
 @dataclass(frozen=True, slots=True)
