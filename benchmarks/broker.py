@@ -4,6 +4,7 @@
     ./dev bench broker --quick             each once, with fewer notifications
     ./dev bench broker --only Catchment --case 10,000
     ./dev bench broker --profile           only where the broker's time goes
+    ./dev bench broker --json FILE         for another program: what was measured, run by run; writes no report
 
 Debian's rabbitmq-server, nats-server and mosquitto are started by this; what is not installed is left out and said.
 One publisher and the subscribers run in processes of their own, with Python clients for all; notifications are of three
@@ -41,7 +42,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.broker_cases import CASES, PROFILED, Case, Result
 from benchmarks.broker_load import Load, receive, send
 from benchmarks.broker_profile import Profile, of_stats, sampled
-from benchmarks.broker_report import lines_of, profile_lines, write_report
+from benchmarks.broker_report import figures_of, lines_of, profile_lines, write_report
+from benchmarks.figures import write_figures
 
 PEERS = ("Catchment", "RabbitMQ", "NATS", "Mosquitto")
 RUNS = 3
@@ -241,6 +243,7 @@ def main() -> int:
     parser.add_argument("--case", help="only cases with this in their name")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--json", type=Path, metavar="FILE")
     given = parser.parse_args()
     runs, share = (1, 0.25) if given.quick else (given.runs, 1.0)
     if given.profile:
@@ -255,7 +258,9 @@ def main() -> int:
         if not given.case or given.case in case.name:
             results += run_case(case, peers, runs, share)
             print("\n".join(lines_of(results, case)), flush=True)
-    if not given.only and not given.case:
+    if given.json:
+        write_figures(given.json, [figure for result in results for figure in figures_of(result)])
+    elif not given.only and not given.case:
         command = " ".join(["./dev bench broker", *sys.argv[1:]])
         write_report(results, profiled(PROFILED), command)
     return 0

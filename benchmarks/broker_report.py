@@ -8,6 +8,7 @@ from statistics import median
 
 from benchmarks.broker_cases import PROFILED, Case, Result
 from benchmarks.broker_profile import Profile
+from benchmarks.figures import Figure
 
 RESULTS = Path(__file__).resolve().parent / "results"
 # A publisher that sent this much slower than it should has not measured half load: it is said.
@@ -50,6 +51,14 @@ def lines_of(results: Sequence[Result], case: Case) -> Iterator[str]:
     for name, peer, rate, deliveries, p50, p99, worst, ratio in _rows(results, case):
         delivered = f"{deliveries:>9}/s delivered" if case.fan_out > 1 else ""
         yield f"{name:22} {peer:10} {rate:>28}/s {delivered} p50 {p50} p99 {p99} worst {worst} ms {ratio}"
+
+
+def figures_of(result: Result) -> Iterator[Figure]:
+    """Those of one broker in one case, for another program."""
+    name = f"{result.case.name}, {result.peer}"
+    yield Figure(f"{name}: notifications/s", is_more_faster=True, values=result.rates)
+    yield Figure(f"{name}: p50 ms", is_more_faster=False, values=result.p50s_ms)
+    yield Figure(f"{name}: p99 ms", is_more_faster=False, values=result.p99s_ms)
 
 
 def _rows(results: Sequence[Result], case: Case) -> Iterator[tuple[str, ...]]:

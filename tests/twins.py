@@ -1,22 +1,27 @@
-"""The same requests to two networks, one that watches patterns at the subscriber's broker and one that delegates them:
-what clients get must be the same, one by one, if nothing happens before the last thing has reached everybody.
+"""The same requests to two networks, one that watches patterns at the subscriber's broker and one that delegates them.
+If nothing happens before the last thing has reached everybody, clients of both must get what somebody finds who reads
+all publications (`Truth`), one by one.
 
-And requests in a hurry, with faults, to one that delegates: its tables must be ideal whenever it has settled, and what
-it delivers must be sequences. The conformance suite does the same with filters that are rarely delegated.
+And requests in a hurry, with faults, to a network that delegates: its tables must be ideal whenever it has settled, and
+what it delivers must be sequences. The conformance suite does the same with filters that are rarely delegated.
 """
 
 import random
+from dataclasses import dataclass, field
 from typing import Any
 
 from catchment.errors import LimitError
 from catchment.model.advertisement import Advertisement
 from catchment.model.filter import Filter
+from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
 from catchment.routing.messages import Deliver
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.delegating import DelegatingCore
 from catchment.sim.conformance.checkers import DeliveryChecker, ViolationError
-from catchment.sim.conformance.ideal_delegating import delegating_leftovers, delegating_tables
+from catchment.sim.conformance.ideals.delegating import delegating_tables
+from catchment.sim.conformance.ideals.tables import leftovers
+from catchment.sim.conformance.sequences import sequences_in
 from catchment.sim.network import MILLISECOND, Quality
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import random_tree
@@ -30,7 +35,7 @@ OCCURRENCES_MAX = 10_000
 
 def advertisement(rng: random.Random) -> str:
     kinds = rng.sample(KINDS, rng.choice((1, 1, 2)))
-    return ", ".join([*(f"kind = '{one}'" for one in kinds), "level any", "host any"])
+    return ", ".join([*(f"kind = '{kind}'" for kind in kinds), "level any", "host any"])
 
 
 def filter(rng: random.Random) -> str:
@@ -42,6 +47,65 @@ def pattern(rng: random.Random) -> str:
     steps = " -> ".join(f"[{filter(rng)}]" for _ in range(rng.choice((2, 2, 3, 3, 4))))
     within = rng.choice(("", "", " within 20ms", " within 60ms"))
     return steps + within + rng.choice(("", " by host"))
+
+
+# What a subscription got, or should get, in order: notifications, or sequences of them.
+Got = list[Notification | tuple[Notification, ...]]
+
+
+@dataclass
+class Truth:
+    """What each subscription should get: by reading all that was published since, with no broker in between."""
+
+    wants: dict[tuple[str, str], Filter | Pattern] = field(default_factory=dict)
+    advertisements: dict[str, list[Advertisement]] = field(default_factory=dict)
+    # What was published since the subscriber came to its broker, and what it should have got before.
+    streams: dict[tuple[str, str], list[Notification]] = field(default_factory=dict)
+    before: dict[tuple[str, str], Got] = field(default_factory=dict)
+
+    def did(self, name: str, client: str, arguments: tuple[Any, ...], notification: Notification | None) -> None:
+        """A client has done something, and nothing is under way."""
+        match name:
+            case "subscribe":
+                id, wanted = arguments
+                self.wants[client, id], self.streams[client, id] = wanted, []
+            case "cancel":
+                (id,) = arguments
+                self._close(client, id)
+                del self.wants[client, id]
+            case "connect":
+                # Sequences that are begun stay at the broker that it leaves.
+                for who, id in list(self.wants):
+                    if who == client:
+                        self._close(client, id)
+            case "advertise":
+                self.advertisements.setdefault(client, []).extend(arguments)
+            case "unadvertise":
+                (unwanted,) = arguments
+                offers = self.advertisements.get(client, [])
+                self.advertisements[client] = [offer for offer in offers if not unwanted.covers(offer)]
+            case "publish":
+                assert notification is not None
+                if any(offer.matches(notification) for offer in self.advertisements.get(client, ())):
+                    for key in self.wants:
+                        self.streams[key].append(notification)
+            case _:
+                raise NotImplementedError(name)
+
+    def _close(self, client: str, id: str) -> None:
+        self.before.setdefault((client, id), []).extend(self._found(client, id))
+        self.streams[client, id] = []
+
+    def _found(self, client: str, id: str) -> Got:
+        wanted, stream = self.wants[client, id], self.streams[client, id]
+        if isinstance(wanted, Pattern):
+            return list(sequences_in(wanted, stream))
+        return [notification for notification in stream if wanted.matches(notification)]
+
+    def expected(self) -> dict[tuple[str, str], Got]:
+        for client, id in self.wants:
+            self._close(client, id)
+        return {key: got for key, got in self.before.items() if got}
 
 
 class Twins:
@@ -57,18 +121,21 @@ class Twins:
         self.clients = [f"c{i}" for i in range(5)]
         # Few, so that much comes from one side only.
         self.publishers = self.clients[:3]
-        self.ids: dict[str, list[str]] = {one: [] for one in self.clients}
+        self.ids: dict[str, list[str]] = {client: [] for client in self.clients}
+        self.truth = Truth()
         self.patterns: list[str] = []
         self.next_id = 0
 
-    def do(self, name: str, *arguments: Any) -> None:
-        for one in self.networks:
-            getattr(one, name)(*arguments)
-            one.settle()
+    def do(self, name: str, client: str, *arguments: Any) -> None:
+        notification: Notification | None = None
+        for network in self.networks:
+            notification = getattr(network, name)(client, *arguments)
+            network.settle()
+        self.truth.did(name, client, arguments, notification)
         # At the same time in both: later than everything before.
-        latest = max(one.now for one in self.networks) + MILLISECOND
-        for one in self.networks:
-            one.advance(latest - one.now)
+        latest = max(network.now for network in self.networks) + MILLISECOND
+        for network in self.networks:
+            network.advance(latest - network.now)
 
     def arrive(self) -> None:
         for client in self.clients:
@@ -119,16 +186,17 @@ class Twins:
             else:
                 self.change()
 
-    def got(self, network: Simulation) -> dict[tuple[str, str], list[Any]]:
+    def got(self, network: Simulation) -> dict[tuple[str, str], Got]:
         """What each client got for each subscription, in order."""
-        found: dict[tuple[str, str], list[Any]] = {}
+        got: dict[tuple[str, str], Got] = {}
         for client in network.clients.values():
-            for one in client.received:
-                ids = one.subscriptions if isinstance(one, Deliver) else (one.subscription,)
-                for id in ids:
-                    what = one.notification if isinstance(one, Deliver) else one.notifications
-                    found.setdefault((client.identity, id), []).append(what)
-        return found
+            for delivery in client.received:
+                if isinstance(delivery, Deliver):
+                    for id in delivery.subscriptions:
+                        got.setdefault((client.identity, id), []).append(delivery.notification)
+                else:
+                    got.setdefault((client.identity, delivery.subscription), []).append(delivery.notifications)
+        return got
 
 
 def difference(seed: int, steps: int = 80) -> str | None:
@@ -138,10 +206,12 @@ def difference(seed: int, steps: int = 80) -> str | None:
         twins.run(steps)
     except LimitError as problem:
         return f"seed {seed}: {problem}"
-    expected, found = map(twins.got, twins.networks)
-    for key in sorted({*expected, *found}):
-        if expected.get(key) != found.get(key):
-            return f"seed {seed}: {key} got {found.get(key)}, it should have {expected.get(key)}"
+    expected = twins.truth.expected()
+    for name, network in zip(("advertising", "delegating"), twins.networks, strict=True):
+        got = twins.got(network)
+        for key in sorted({*expected, *got}):
+            if expected.get(key) != got.get(key):
+                return f"seed {seed}, {name}: {key} got {got.get(key)}, it should have {expected.get(key)}"
     return None
 
 
@@ -162,13 +232,13 @@ class Hurried(Twins):
                 occurrences_max=OCCURRENCES_MAX,
             )
         ]
-        self.undo: list[tuple[str, ...]] = []
+        self.undo: list[tuple[str, str, *tuple[str, ...]]] = []
 
-    def do(self, name: str, *arguments: Any) -> None:
+    def do(self, name: str, client: str, *arguments: Any) -> None:
         if name == "subscribe":
-            self.checker.wanted(*arguments)
+            self.checker.wanted(client, *arguments)
         (network,) = self.networks
-        getattr(network, name)(*arguments)
+        getattr(network, name)(client, *arguments)
         network.advance(self.rng.randrange(8 * MILLISECOND))
 
     def fault(self) -> None:
@@ -207,7 +277,7 @@ class Hurried(Twins):
         for client, ids in self.ids.items():
             for id in ids:
                 self.do("cancel", client, id)
-        return wrong + self.settle() + list(delegating_leftovers(self.networks[0]))
+        return wrong + self.settle() + list(leftovers(self.networks[0]))
 
 
 def violation(seed: int, steps: int = 120) -> str | None:

@@ -1,4 +1,5 @@
-"""Check the documentation: every relative link leads somewhere, every ```python example runs.
+"""Check the documentation: every relative link leads somewhere, every ```python example runs, every Python file that a
+page names in `code` exists, and docs/README.md has a link to every page of docs/.
 
 The examples of a page run in order, as one program, in a new directory. If an example is written as a session (`>>>`),
 it must also print what the page shows. An example that cannot run here begins with ```python no-run.
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -24,6 +26,9 @@ FENCE = re.compile(
 LINK = re.compile(
     r"\]\(\s*<?(?P<target>[^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)|^\[[^\]]+\]:\s*(?P<definition>\S+)", re.MULTILINE
 )
+CODE = re.compile(r"`([^`\n]+)`")
+# A Python file with a directory before it. Without one, it may be a file of the reader's.
+PYTHON_FILE = re.compile(r"(?<![\w./-])(?:[a-z0-9_.-]+/)+[a-z0-9_]+\.py\b")
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*\s*$", re.MULTILINE)
 
 # A program that checks a file of sessions: it exits with 1 if one prints something else than the file shows.
@@ -42,7 +47,7 @@ def prose(text: str) -> str:
     >>> prose("see `a[0](x)`\\n```python\\nb[0](y)\\n```\\n[z](z.md)")
     'see \\n\\n[z](z.md)'
     """
-    return re.sub(r"`[^`\n]+`", "", FENCE.sub("", text))
+    return CODE.sub("", FENCE.sub("", text))
 
 
 def links(text: str) -> Iterator[str]:
@@ -89,6 +94,40 @@ def broken_links(page: Path) -> Iterator[str]:
             yield f"{page.relative_to(ROOT)}: {target} leads nowhere: there is no such file"
         elif anchor and file.suffix == ".md" and anchor not in anchors(file.read_text("utf-8")):
             yield f"{page.relative_to(ROOT)}: {target} leads nowhere: there is no such heading in the file"
+
+
+def named_files(text: str) -> list[str]:
+    """The Python files that the prose of a page names in `code`.
+
+    >>> named_files("see `broker/run.py`, `python a/b.py --c`, `d.py`, `e/NAME.py`\\n```\\n`f/g.py`\\n```")
+    ['broker/run.py', 'a/b.py']
+    """
+    return [file for code in CODE.findall(FENCE.sub("", text)) for file in PYTHON_FILE.findall(code)]
+
+
+@cache
+def python_files() -> tuple[str, ...]:
+    """The Python files of the project, each with a slash before it."""
+    directories = ("src", "tests", "tools", "benchmarks", "examples")
+    return tuple(f"/{file.relative_to(ROOT)}" for name in directories for file in (ROOT / name).rglob("*.py"))
+
+
+def lost_files(page: Path) -> Iterator[str]:
+    """Messages about files that a page names and that do not exist. A page may leave out the beginning of a path."""
+    for file in named_files(page.read_text("utf-8")):
+        if not any(known.endswith(f"/{file}") for known in python_files()):
+            yield f"{page.relative_to(ROOT)}: there is no file {file}"
+
+
+def unlisted_pages() -> Iterator[str]:
+    """Messages about pages of docs/ that docs/README.md does not list."""
+    index = ROOT / "docs" / "README.md"
+    listed = {
+        (index.parent / unquote(target).partition("#")[0]).resolve() for target in links(index.read_text("utf-8"))
+    }
+    for page in sorted(index.parent.rglob("*.md")):
+        if page not in (index, *listed):
+            yield f"docs/README.md: it has no link to {page.relative_to(index.parent)}"
 
 
 def program(numbered_examples: list[tuple[int, str]]) -> str:
@@ -140,7 +179,9 @@ def failure(page: Path, command: list[str], scratch: str) -> Iterator[str]:
 
 def main() -> int:
     """Checks all pages. Prints what is wrong, or how much was checked."""
-    messages = [message for page in pages() for check in (broken_links, failing_examples) for message in check(page)]
+    checks = (broken_links, lost_files, failing_examples)
+    messages = [message for page in pages() for check in checks for message in check(page)]
+    messages += unlisted_pages()
     if messages:
         print("\n".join(messages))
         return 1

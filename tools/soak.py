@@ -1,10 +1,11 @@
 """The conformance suite at length: `./dev soak` makes 10,000 runs from seeds in the simulator, on all processors, then
 200 with live brokers that are killed and started again, and must find nothing.
 
-./dev soak                                   10,000 simulated runs over all cores and networks, and 200 live ones
-./dev soak --runs 500 --from-seed 1000       others; no live ones if only --runs is said
-./dev soak --live 50                         live ones alone
-./dev soak --core 'siena general' --network ring --seed 7     one run again, made small if it fails; with --live 1 live
+./dev soak                                   10,000 simulated runs over all systems and networks, and 200 live ones
+./dev soak --runs 500 --from-seed 1000       other seeds; with --runs alone there are no live runs
+./dev soak --live 50                         live runs alone
+./dev soak --system 'siena general' --network ring --seed 7
+                                             one run again, made small if it fails; live with --live 1
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tests.live, also in the processes of the pool
 
-from catchment.sim.conformance.entries import CORES, NETWORKS, Run, all_runs
+from catchment.sim.conformance.entries import ENTRIES, NETWORKS, Run, all_runs, unchecked_systems
 from catchment.sim.conformance.runs import outcome_of
 from tests.live import runs as live
 from tests.live.hosts import Hosts
@@ -48,13 +49,13 @@ O = TypeVar("O", bound=Outcome)  # noqa: E741
 
 def chosen(given: argparse.Namespace, runs_max: int, runs_of: Callable[[Sequence[int]], Sequence[Run]]) -> list[Run]:
     seeds: Iterator[int] = iter([given.seed]) if given.seed is not None else count(given.from_seed)
-    wanted = (
+    runs = (
         run
         for seed in seeds
         for run in runs_of([seed])
-        if (given.core is None or run.core == given.core) and (given.network is None or run.network == given.network)
+        if given.system in (None, run.entry) and given.network in (None, run.network)
     )
-    return list(islice(wanted, runs_max))
+    return list(islice(runs, runs_max))
 
 
 def live_runs(seeds: Sequence[int]) -> list[Run]:
@@ -73,17 +74,17 @@ def live_outcome_of(run: Run) -> live.LiveOutcome:
 
 
 def outcomes(what: str, of: Callable[[Run], O], runs: Sequence[Run], processes: int | None, chunk: int) -> list[O]:
-    """All that went wrong."""
+    """The outcomes of the runs that went wrong."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    found = []
+    wrong = []
     with ProcessPoolExecutor(processes) as pool, Progress(*columns) as progress:
         task = progress.add_task(what, total=len(runs))
         for outcome in pool.map(of, runs, chunksize=max(1, min(chunk, len(runs) // 8))):
             progress.advance(task)
             if outcome.violation is not None:
-                found.append(outcome)
-                progress.update(task, description=f"{what}, {len(found)} wrong")
-    return found
+                wrong.append(outcome)
+                progress.update(task, description=f"{what}, {len(wrong)} wrong")
+    return wrong
 
 
 def made(
@@ -92,38 +93,42 @@ def made(
     """Makes runs; whether there were any, and nothing was wrong."""
     start = time.perf_counter()
     wrong = outcomes(what, of, runs, processes, chunk)
-    for one in wrong[:SHOWN_MAX]:
-        print(one, end="\n\n")
+    for outcome in wrong[:SHOWN_MAX]:
+        print(outcome, end="\n\n")
     print(f"{what}: {len(runs):,} runs, {len(wrong):,} violations, {time.perf_counter() - start:,.0f} s")
     return bool(runs) and not wrong
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, help=f"simulated; {RUNS:,} unless told")
-    parser.add_argument("--live", type=int, help=f"live; {LIVE_RUNS} unless told")
-    parser.add_argument("--from-seed", type=int, default=0)
-    parser.add_argument("--seed", type=int, help="only this one")
-    parser.add_argument("--core", choices=list(CORES))
-    parser.add_argument("--network", choices=list(NETWORKS))
+    parser.add_argument("--runs", type=int, help=f"how many simulated runs; {RUNS:,} by default")
+    parser.add_argument("--live", type=int, help=f"how many live runs; {LIVE_RUNS} by default")
+    parser.add_argument("--from-seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, help="this seed alone")
+    parser.add_argument("--system", choices=list(ENTRIES), help="this entry of the suite alone")
+    parser.add_argument("--network", choices=list(NETWORKS), help="this kind of network alone")
     given = parser.parse_args(arguments)
-    simulated, live_ones = counts(given)
+    if unchecked := unchecked_systems():
+        print(f"the suite has no entry for {', '.join(unchecked)}")
+        return 1
+    simulated_count, live_count = counts(given)
     results = []
-    if simulated:
-        results.append(made("simulated", outcome_of, chosen(given, simulated, all_runs)))
-    if live_ones:
-        runs = chosen(given, live_ones, live_runs if given.network is None else all_runs)
+    if simulated_count:
+        results.append(made("simulated", outcome_of, chosen(given, simulated_count, all_runs)))
+    if live_count:
+        runs = chosen(given, live_count, live_runs if given.network is None else all_runs)
         results.append(made("live", live_outcome_of, runs, LIVE_AT_ONCE, LIVE_CHUNK))
     return 0 if results and all(results) else 1
 
 
 def counts(given: argparse.Namespace) -> tuple[int, int]:
-    """How many of each: who says one alone wants that alone, and a run that is made again is simulated unless told."""
+    """How many simulated and how many live runs: with one of the two options there are none of the other kind, and
+    `--seed` alone means a simulated run."""
     simulated = RUNS if given.live is None else 0
-    live_ones = LIVE_RUNS if given.runs is None and given.seed is None else 0
+    live_by_default = LIVE_RUNS if given.runs is None and given.seed is None else 0
     return (
         simulated if given.runs is None else given.runs,
-        live_ones if given.live is None else given.live,
+        live_by_default if given.live is None else given.live,
     )
 
 

@@ -12,16 +12,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from catchment.broker.config import ROUTINGS
 from catchment.client import Client
 from catchment.model.filter import Filter
+from catchment.routing.systems import SYSTEMS
 from catchment.sim.conformance.checkers import DeliveryChecker, ViolationError
-from catchment.sim.conformance.entries import CORES, NETWORKS, Run
+from catchment.sim.conformance.entries import ENTRIES, NETWORKS, Run
 from catchment.sim.conformance.scripts import Crashes, Restarts, script_of
 from tests.live.hosts import ROOT, Hosts
 from tests.live.mutants import BROKER_MUTANTS, CLIENT_MUTANTS
 from tests.live.network import LiveNetwork
-from tests.live.runs import LIVE, live_network, outcome_of, runs_of, with_kills, write_configs
+from tests.live.runs import live_network, outcome_of, runs_of, with_kills, write_configs
 
 SEEDS = range(2)
 RUNS = list(runs_of(SEEDS))
@@ -32,8 +32,8 @@ MUTANT_RUNS_MAX = 6
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[Hosts]:
-    with Hosts() as found:
-        yield found
+    with Hosts() as started:
+        yield started
 
 
 @pytest.fixture(autouse=True)
@@ -42,13 +42,12 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "catchment")
 
 
-def test_every_core_is_there():
+def test_every_system_is_there():
     assert len(RUNS) >= 20
-    assert set(LIVE) == set(CORES)
-    assert {one.routing for one in LIVE.values()} == set(ROUTINGS)
+    assert {ENTRIES[run.entry].system for run in RUNS} == set(SYSTEMS)
 
 
-@pytest.mark.parametrize("run", RUNS, ids=[f"{run.core}-{run.network}-{run.seed}" for run in RUNS])
+@pytest.mark.parametrize("run", RUNS, ids=[f"{run.entry}-{run.network}-{run.seed}" for run in RUNS])
 def test_no_violation(run: Run, hosts: Hosts):
     outcome = outcome_of(run, hosts)
     assert outcome.violation is None, str(outcome)
@@ -62,14 +61,14 @@ def test_brokers_are_killed_before_clients_are_settled_and_come_back():
     killed = with_kills(script, topology, 3)
     assert len(killed) == len(script) + 4
     more = [step.doing for step in killed if step not in script]
-    assert [type(one) for one in more] == [Crashes, Restarts] * 2
+    assert [type(doing) for doing in more] == [Crashes, Restarts] * 2
     assert killed == with_kills(script, topology, 3) != with_kills(script, topology, 4)
 
 
 def test_a_failure_says_how_to_run_it_again(hosts: Hosts):
     outcome = outcome_of(Run("flooding", "ring", 1), hosts, settle_s_max=0.0)
     assert "not settled within 0 s" in str(outcome)
-    assert "run again: ./dev soak --core 'flooding' --network 'ring' --seed 1 --live 1" in str(outcome)
+    assert "run again: ./dev soak --system 'flooding' --network 'ring' --seed 1 --live 1" in str(outcome)
 
 
 def test_what_is_served_is_what_is_run(tmp_path):
@@ -77,11 +76,13 @@ def test_what_is_served_is_what_is_run(tmp_path):
     configs, _ = write_configs("siena hybrid", NETWORKS["three deep"](1), 1, tmp_path)
     for config in list(configs.values())[:2]:
         command = [sys.executable, "-m", "catchment", "serve", str(config), "--json"]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as found:
-            assert found.stdout is not None
-            ready = json.loads(found.stdout.readline())
-            found.terminate()
-            assert found.wait() == 0
+        with subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as served:
+            assert served.stdout is not None
+            ready = json.loads(served.stdout.readline())
+            served.terminate()
+            assert served.wait() == 0
         assert ready["address"] in config.read_text()
 
 
@@ -111,7 +112,7 @@ def test_a_client_that_roams_gets_nothing_twice(hosts: Hosts):
     checker = DeliveryChecker()
     with live_network(ROAMING, hosts, (checker,)) as network:
         roam(network, checker)
-        assert [len(one.received) for one in network.clients.values()] == [0, 1, 1]
+        assert [len(client.received) for client in network.clients.values()] == [0, 1, 1]
 
 
 # --- planted mistakes ---------------------------------------------------------------------------
@@ -124,15 +125,17 @@ MUTANTS = [
     ("siena acyclic", "a_link_that_is_made_again_is_not_told"),
     ("siena acyclic", "clients_that_are_gone_are_kept"),
     ("siena acyclic", "nothing_is_stated_again"),
+    ("siena acyclic", "a_broker_tells_its_tables_wrongly"),
+    ("siena general", "filters_of_others_that_are_withdrawn_are_kept"),
 ]
 
 
-@pytest.mark.parametrize(("core", "mutant"), MUTANTS, ids=[mutant for _, mutant in MUTANTS])
-def test_is_found(core: str, mutant: str, monkeypatch: pytest.MonkeyPatch):
-    networks = CORES[core].networks
+@pytest.mark.parametrize(("entry", "mutant"), MUTANTS, ids=[mutant for _, mutant in MUTANTS])
+def test_is_found(entry: str, mutant: str, monkeypatch: pytest.MonkeyPatch):
+    networks = ENTRIES[entry].networks
     with planted(mutant, monkeypatch) as hosts:
         for seed in range(1, 1 + MUTANT_RUNS_MAX):
-            run = Run(core, networks[seed % len(networks)], seed)
+            run = Run(entry, networks[seed % len(networks)], seed)
             if outcome_of(run, hosts, MUTANT_SETTLE_S).violation is not None:
                 return
     pytest.fail(f"{mutant} was not found in {MUTANT_RUNS_MAX} runs")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from catchment.model.monitor import HeldMonitor, Monitor
-from catchment.routing.parts.clients import Sessions
 from catchment.routing.siena.delegating import DelegatingCore
+from catchment.routing.siena.held_watching import HeldWatching
 from catchment.routing.siena.thinning import Thinner
 from tests.twins import Twins, difference, violation
 
@@ -34,7 +34,8 @@ def test_with_less_traffic():
         twins.run(80)
         for i, network in enumerate(twins.networks):
             sent[i] += network.traffic.total("notifications", "Part")
-        sequences += sum(isinstance(one, tuple) for some in twins.got(twins.networks[1]).values() for one in some)
+        got = twins.got(twins.networks[1]).values()
+        sequences += sum(isinstance(delivered, tuple) for each in got for delivered in each)
     assert sequences > 100
     assert sent[1] < 0.95 * sent[0]
 
@@ -55,9 +56,9 @@ def chains_are_forgotten_with_what_is_sent(patch: pytest.MonkeyPatch) -> None:
 def only_the_chain_that_is_complete_is_sent(patch: pytest.MonkeyPatch) -> None:
     on_notification = Thinner.on_notification
 
-    def first_and_last(self: Any, one: Any) -> Any:
-        found = on_notification(self, one)
-        return [*found[-2:-1], *found[-1:]]
+    def first_and_last(self: Any, arrived: Any) -> Any:
+        held = on_notification(self, arrived)
+        return [*held[-2:-1], *held[-1:]]
 
     patch.setattr(Thinner, "on_notification", first_and_last)
 
@@ -67,7 +68,7 @@ def what_was_ignored_begins_a_sequence(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_part_counts_by_itself_too(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Sessions, "hold_back", lambda self, pattern, steps: None)
+    patch.setattr(HeldWatching, "hold_back", lambda self, pattern, steps: None)
     patch.setattr(DelegatingCore, "_is_wanted", lambda self, filter, neighbor: False)
 
 
@@ -82,9 +83,9 @@ def nobody_has_the_first_already(patch: pytest.MonkeyPatch) -> None:
 def who_joins_later_gets_what_is_older(patch: pytest.MonkeyPatch) -> None:
     fed = DelegatingCore._fed
 
-    def always_there(self: Any, need: Any, held: Any, since: int) -> Any:
+    def always_there(self: Any, need: Any, held: Any, since: int, now: int) -> Any:
         need.monitors = dict.fromkeys(need.monitors, 0)
-        return fed(self, need, held, 0)
+        return fed(self, need, held, 0, now)
 
     patch.setattr(DelegatingCore, "_fed", always_there)
 

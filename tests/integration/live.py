@@ -15,12 +15,12 @@ ANY_PORT = Address("127.0.0.1", 0)
 
 
 def until(is_so: Callable[[], Any], what: str = "it") -> Any:
-    """What `is_so` gives once that is true."""
+    """Waits until `is_so` returns something true, and returns that."""
     end = time.monotonic() + WAIT_S
-    while not (found := is_so()):
+    while not (result := is_so()):
         assert time.monotonic() < end, f"{what} did not come about in {WAIT_S:.0f} s"
         time.sleep(0.005)
-    return found
+    return result
 
 
 class Live:
@@ -34,8 +34,8 @@ class Live:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for one in self.brokers:
-            self.call(one.stop())
+        for broker in self.brokers:
+            self.call(broker.stop())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()

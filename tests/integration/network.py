@@ -12,8 +12,10 @@ from typing import Any
 from catchment.broker.config import Address, Config
 from catchment.broker.server import Broker
 from catchment.client import connect
+from catchment.routing.systems import DEFAULT_SYSTEM
 from catchment.wire.frames import VERSION, Decoder, frame
-from catchment.wire.messages import BetweenBrokers, Goodbye, Hello, Ping, Pong, ToClient, Welcome
+from catchment.wire.messages import Goodbye, Hello, Ping, Pong, Welcome
+from tests.said import TO_BROKER, TO_CLIENT, to_neighbor
 
 ANYWHERE = Address("127.0.0.1", 0)
 # A test that takes so long waits for what does not come, also on a busy machine.
@@ -51,35 +53,35 @@ async def until_heard(publisher: Any, subscription: Any) -> None:
 @contextlib.asynccontextmanager
 async def broker(name: str = "b", neighbors: tuple[Address, ...] = (), **given: Any) -> Any:
     config = replace(Config(name=name, listen=ANYWHERE, neighbors=neighbors), **given)
-    found = Broker(config)
-    await found.start()
+    running = Broker(config)
+    await running.start()
     try:
-        yield found
+        yield running
     finally:
-        stopping = asyncio.ensure_future(found.stop())
+        stopping = asyncio.ensure_future(running.stop())
         await asyncio.sleep(0)
-        await found.stop()
+        await running.stop()
         await stopping
 
 
 def client(at: Any, identity: str, **given: Any) -> Any:
-    """Of a broker, or of whatever has its address."""
+    """A client of a broker, or of whatever has an address."""
     return connect(f"catchment://{at.address}", identity=identity, **given)
 
 
 class Raw:
-    """The other end of a connection, that does what it is told and nothing else: it reads only when asked to."""
+    """The other end of a connection, which does only what the test tells it: it reads only when asked to."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kinds: Any = ToClient) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kinds: Any = TO_CLIENT) -> None:
         self._reader, self._writer = reader, writer
         self._decoder: Decoder[Any] = Decoder(kinds, 32 * 1_048_576)
-        self._found: list[Any] = []
+        self._unread: list[Any] = []
         self.is_at_end = False
 
     @classmethod
-    async def dial(cls, address: Address, kinds: Any = ToClient) -> "Raw":
+    async def dial(cls, address: Address, kinds: Any = TO_CLIENT) -> "Raw":
         made = socket.socket()
-        # Small, so that who does not read is soon noticed.
+        # Small, so that the broker soon notices an end that does not read.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         made.setblocking(False)
         try:
@@ -91,60 +93,68 @@ class Raw:
 
     @classmethod
     async def client(cls, at: Any, identity: str, **given: Any) -> "Raw":
-        found = await cls.dial(at.address)
-        found.say(Hello((VERSION, VERSION), "client", identity, **given))
-        await found.next(Welcome)
-        return found
+        raw = await cls.dial(at.address)
+        raw.say(Hello((VERSION, VERSION), "client", identity, **given))
+        await raw.next(Welcome)
+        return raw
 
     @classmethod
     async def neighbor(cls, at: Any, name: str, routing: str, instance: str = "1") -> "Raw":
-        found = await cls.dial(at.address, BetweenBrokers)
-        found.say(Hello((VERSION, VERSION), "broker", name, routing=routing, instance=instance))
-        await found.next(Welcome)
-        return found
+        raw = await cls.hailing(at, name, routing, instance)
+        await raw.next(Welcome)
+        return raw
+
+    @classmethod
+    async def hailing(cls, at: Any, name: str, routing: str = DEFAULT_SYSTEM, instance: str = "1") -> "Raw":
+        """A broker that has said Hello, and has not read the answer."""
+        raw = await cls.dial(at.address, to_neighbor(routing))
+        raw.say(Hello((VERSION, VERSION), "broker", name, routing=routing, instance=instance))
+        return raw
 
     def say(self, *messages: Any) -> None:
-        for one in messages:
-            self._writer.write(one if isinstance(one, bytes) else frame(one))
+        """Messages, or frames as they are."""
+        for message in messages:
+            self._writer.write(message if isinstance(message, bytes) else frame(message))
 
     async def flush(self) -> None:
         await self._writer.drain()
 
     async def read(self) -> list[Any]:
-        """What comes next, pings answered; nothing at the end."""
+        """The messages that come next; nothing at the end. Pings are answered and left out."""
         try:
             data = await self._reader.read(262_144)
         except ConnectionError:
             data = b""
         self.is_at_end = not data
-        found = self._decoder.feed(data)
-        if any(isinstance(one, Ping) for one in found) and not self._writer.is_closing():
+        messages = self._decoder.feed(data)
+        if any(isinstance(message, Ping) for message in messages) and not self._writer.is_closing():
             self.say(Pong())
-        return [one for one in found if not isinstance(one, Ping)]
+        return [message for message in messages if not isinstance(message, Ping)]
 
     async def next(self, kind: Any) -> Any:
-        """The next of a kind; others before it are left out."""
+        """The next message of a kind; others before it are left out."""
         async with asyncio.timeout(WAIT_S_MAX):
             while True:
-                while self._found:
-                    one = self._found.pop(0)
-                    if isinstance(one, kind):
-                        return one
+                while self._unread:
+                    message = self._unread.pop(0)
+                    if isinstance(message, kind):
+                        return message
                 assert not self.is_at_end, f"the connection ended before {kind}"
-                self._found = await self.read()
+                self._unread = await self.read()
 
-    async def rest(self, is_enough: Callable[[list[Any]], object] = lambda found: False) -> list[Any]:
-        """All that comes until that is enough, or to the end."""
-        found, self._found = self._found, []
+    async def rest(self, is_enough: Callable[[list[Any]], object] = lambda messages: False) -> list[Any]:
+        """All messages that come until they are enough, or to the end."""
+        messages, self._unread = self._unread, []
         async with asyncio.timeout(WAIT_S_MAX):
-            while not self.is_at_end and not is_enough(found):
-                found += await self.read()
-        return found
+            while not self.is_at_end and not is_enough(messages):
+                messages += await self.read()
+        return messages
 
     async def goodbye(self) -> str:
-        found = await self.rest()
-        assert isinstance(found[-1], Goodbye), found[-1:]
-        return found[-1].reason
+        """The reason that is given at the end."""
+        messages = await self.rest()
+        assert isinstance(messages[-1], Goodbye), messages[-1:]
+        return messages[-1].reason
 
     async def close(self) -> None:
         self._writer.close()
@@ -181,7 +191,7 @@ class Proxy:
     async def __aexit__(self, *problem: object) -> None:
         self._server.close()
         self._is_refusing = True
-        # What was accepted in the last turn comes in the next ones, and what is aborted closes in them.
+        # Connections that were accepted in the last turn of the loop begin in the next ones, and close in them.
         for _ in range(5):
             for task in self._tasks:
                 task.cancel()
@@ -200,8 +210,8 @@ class Proxy:
             self.cut()
 
     def cut(self) -> None:
-        for one in self._writers:
-            one.transport.abort()
+        for writer in self._writers:
+            writer.transport.abort()
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(self._carry(reader, writer))
@@ -223,8 +233,8 @@ class Proxy:
             pass
         finally:
             self._writers -= ends
-            for one in ends:
-                one.transport.abort()
+            for end in ends:
+                end.transport.abort()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
@@ -236,7 +246,7 @@ class Proxy:
 
 
 class FakeBroker:
-    """Welcomes each client that comes and hands it to the test, word by word."""
+    """Welcomes each client that comes, and hands the connection to the test, which then speaks for the broker."""
 
     def __init__(self, credit: int = 100, version: int = VERSION) -> None:
         self.credit = credit
@@ -252,17 +262,15 @@ class FakeBroker:
 
     async def __aexit__(self, *problem: object) -> None:
         self._server.close()
-        for one in self._all:
-            await one.__aexit__()
+        for raw in self._all:
+            await raw.__aexit__()
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from catchment.wire.messages import ToBroker
-
-        found = Raw(reader, writer, ToBroker)
-        self._all.append(found)
-        await found.next(Hello)
-        found.say(Welcome(self.version, "fake", credit=self.credit))
-        self._came.put_nowait(found)
+        raw = Raw(reader, writer, TO_BROKER)
+        self._all.append(raw)
+        await raw.next(Hello)
+        raw.say(Welcome(self.version, "fake", credit=self.credit))
+        self._came.put_nowait(raw)
 
     async def next(self) -> Raw:
         async with asyncio.timeout(WAIT_S_MAX):

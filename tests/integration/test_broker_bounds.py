@@ -4,6 +4,7 @@ import asyncio
 import io
 import logging
 import socket
+from typing import cast
 
 import pytest
 
@@ -12,8 +13,8 @@ from catchment.broker import logs
 from catchment.broker.config import Address
 from catchment.client import RefusedError
 from catchment.model.values import parse_time
-from catchment.routing import newest, sessions
 from catchment.routing.messages import Advertise, MapIdentity, Neighbor, Subscribe
+from catchment.routing.parts import clients, newest
 from catchment.wire.frames import REASON_CODEPOINTS_MAX, VERSION, frame
 from catchment.wire.messages import Accepted, Delivery, Goodbye, Hello, Ping, Refused, Request, Welcome
 from tests.integration.live import Live
@@ -32,7 +33,7 @@ def framed_ping(payload: bytes) -> bytes:
 
 @pytest.mark.parametrize("routing", ROUTINGS)
 def test_advertisements_of_an_identity_are_bounded(routing, monkeypatch):
-    monkeypatch.setattr(sessions, "IDENTITY_ADVERTISEMENTS_MAX", 3)
+    monkeypatch.setattr(clients, "IDENTITY_ADVERTISEMENTS_MAX", 3)
 
     async def work():
         async with broker(routing=routing) as b, client(b, "alice") as alice:
@@ -53,7 +54,7 @@ def test_advertisements_of_an_identity_are_bounded(routing, monkeypatch):
 
 def test_identities_that_others_map_to_a_client_are_bounded(monkeypatch):
     """Each is kept as long as its handler, also when who has mapped it is gone."""
-    monkeypatch.setattr("catchment.broker.node.CLIENT_IDENTITIES_MAX", 4)
+    monkeypatch.setattr("catchment.node.node.CLIENT_IDENTITIES_MAX", 4)
 
     async def work():
         async with broker() as b, await Raw.client(b, "handler"):
@@ -64,26 +65,26 @@ def test_identities_that_others_map_to_a_client_are_bounded(monkeypatch):
                     answers.append(type(await raw.next(Accepted | Refused)))
                 await until(lambda: len(b.node.clients) == 1)
             assert answers == [Accepted] * 4 + [Refused] * 2
-            assert len(b.node.core.sessions) == 5
+            assert len(b.node.core.clients) == 5
 
     run(work())
 
 
 def test_what_waits_for_a_suspended_identity_is_bounded_in_bytes(monkeypatch):
-    monkeypatch.setattr(sessions, "SUSPENDED_BYTES_MAX", 100_000)
+    monkeypatch.setattr(clients, "SUSPENDED_BYTES_MAX", 100_000)
 
     async def work():
         async with broker() as b, client(b, "a") as a:
             subscription = await a.subscribe("n >= 0")
             await a.suspend()
             await a.publish([Notification({"n": n}, payload=bytes(9_000)) for n in range(30)], ack="accepted")
-            (session,) = b.node.core.sessions
-            assert session.waiting_bytes <= 100_000
+            (identity,) = b.node.core.clients
+            assert identity.waiting_bytes <= 100_000
             await a.resume()
             found = [await subscription.get() for _ in range(11)]
             assert [one.notification["n"] for one in found] == [*range(19, 30)]
             assert found[0].missed == 19
-            assert session.waiting_bytes == 0
+            assert identity.waiting_bytes == 0
 
     run(work())
 
@@ -133,8 +134,8 @@ def test_names_of_publishers_are_bounded_in_all(monkeypatch):
                 await a.publish(Notification({"n": n}, source=f"{n}" + "x" * 20_000, seq=1), ack="accepted")
             for _ in range(50):
                 await subscription.get()
-            (session,) = b.node.core.sessions
-            for known in (session.newest, b.node.core._newest, a._seen):
+            (identity,) = b.node.core.clients
+            for known in (identity.newest, b.node.core._newest, a._seen):
                 assert [int(one.rstrip("x")) for one in known.last] == [46, 47, 48, 49]
 
     run(work())
@@ -172,23 +173,35 @@ def test_what_others_say_does_not_fill_the_log_nor_forge_its_lines(format):
     assert not any(one.startswith("00:00:00") for one in found)
 
 
-@pytest.mark.parametrize("given", [{"name": "x" * 2_000}, {"instance": "x" * 2_000}, {"name": ""}, {"name": "a"}])
-def test_names_in_greetings_are_checked_on_both_sides(given):
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"name": "x" * 2_000}, "a name has 1 to 1,024 characters"),
+        ({"instance": "x" * 2_000}, "a name has 1 to 1,024 characters"),
+        ({"name": ""}, "a name has 1 to 1,024 characters"),
+        ({"name": "a"}, "two brokers are named 'a'"),
+        ({"name": "*"}, "'*' cannot be a broker's name"),
+        ({"name": "@x"}, "'@x' cannot be a broker's name"),
+    ],
+)
+def test_names_in_greetings_are_checked_on_both_sides(given, reason):
     async def work():
         came: asyncio.Queue[Raw] = asyncio.Queue()
         async with broker("a") as a:
             greeting = {"name": "fine", "routing": a.config.routing, **given}
             async with await Raw.dial(a.address) as raw:
                 raw.say(Hello((VERSION, VERSION), "broker", **greeting))
-                assert (await raw.goodbye()).startswith(("a name has 1 to 1,024 characters", "two brokers"))
+                assert (await raw.goodbye()).startswith(reason)
             # The same of one that was dialed.
-            server = await asyncio.start_server(lambda *ends: came.put_nowait(Raw(*ends, Hello | Goodbye)), "127.0.0.1")
+            server = await asyncio.start_server(
+                lambda reader, writer: came.put_nowait(Raw(reader, writer, Hello | Goodbye)), "127.0.0.1"
+            )
             address = Address(*server.sockets[0].getsockname()[:2])
             a._tasks.append(asyncio.ensure_future(a._keep_link(address)))
             async with await came.get() as raw:
                 await raw.next(Hello)
                 raw.say(Welcome(VERSION, **greeting))
-                assert (await raw.goodbye()).startswith(("a name has 1 to 1,024 characters", "two brokers"))
+                assert (await raw.goodbye()).startswith(reason)
             assert not a.node.links
             server.close()
 
@@ -232,7 +245,7 @@ def test_a_broker_that_pings_and_does_not_read_fills_no_memory_of_a_client(monke
     async def work():
         async with FakeBroker() as fake, client(fake, "alice") as alice:
             wire = await fake.next()
-            wire._writer.transport.pause_reading()
+            cast("asyncio.Transport", wire._writer.transport).pause_reading()
             transport = alice._connection._transport
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
             while not alice._connection._is_paused:
@@ -254,6 +267,7 @@ def test_who_pings_a_websocket_and_does_not_read_is_ended(monkeypatch):
     monkeypatch.setattr("catchment.broker.http.server.WEBSOCKET_OUTBOX_BYTES_MAX", 100_000)
     with Live() as live, socket.socket() as raw:
         b = live.broker()
+        assert b.http is not None
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         raw.settimeout(30)
         raw.connect((b.http.address.host, b.http.address.port))
@@ -267,7 +281,7 @@ def test_who_pings_a_websocket_and_does_not_read_is_ended(monkeypatch):
 
 
 def test_subscriptions_of_an_identity_are_bounded(monkeypatch):
-    monkeypatch.setattr(sessions, "IDENTITY_SUBSCRIPTIONS_MAX", 3)
+    monkeypatch.setattr(clients, "IDENTITY_SUBSCRIPTIONS_MAX", 3)
 
     async def work():
         async with broker() as b, await Raw.client(b, "raw") as raw:

@@ -1,4 +1,4 @@
-"""Links between brokers, their beginning and end, and the end of a broker."""
+"""Links between brokers: their beginning, what may be said on them, and their end."""
 
 import asyncio
 from dataclasses import replace
@@ -6,14 +6,23 @@ from dataclasses import replace
 import pytest
 
 from catchment import Filter, Notification
-from catchment.broker import connection as connection_module
 from catchment.broker import server as server_module
-from catchment.broker.config import Address, Config, read_config
+from catchment.broker.config import Config, read_config
 from catchment.broker.server import Broker
 from catchment.errors import InputError
-from catchment.routing.messages import Neighbor, Subscribe
-from catchment.wire.frames import VERSION, Routed
-from catchment.wire.messages import Accepted, Batch, BetweenBrokers, Delivery, Goodbye, Hello, Lost, Publish, Request
+from catchment.routing.messages import Header, LinkDown, LinkUp, Neighbor, Routed, Subscribe
+from catchment.routing.siena.messages import Interest, OriginHeader
+from catchment.wire import session as session_module
+from catchment.wire.frames import VERSION, batch_frame, frame
+from catchment.wire.messages import (
+    Batch,
+    Goodbye,
+    Hello,
+    Parcel,
+    Publish,
+    Request,
+    Welcome,
+)
 from tests.integration.network import ANYWHERE, FakeBroker, Proxy, Raw, broker, client, pair, run, until, until_heard
 
 KILOBYTES_64 = bytes(65_536)
@@ -87,13 +96,19 @@ def test_two_that_connect_at_the_same_moment_have_one_link():
             async with broker("a") as a, broker("b") as b:
                 a._tasks.append(asyncio.ensure_future(a._keep_link(b.address)))
                 b._tasks.append(asyncio.ensure_future(b._keep_link(a.address)))
-                await until(lambda a=a, b=b: len(a.connections) == len(b.connections) == 1)
-                await until(lambda a=a, b=b: a.node.links and b.node.links)
-                # The same connection: what one says on it the other hears.
-                (at_a,), (at_b,) = a.connections, b.connections
-                assert at_a._transport.get_extra_info("sockname") == at_b._transport.get_extra_info("peername")
+                await _one_link(a, b)
 
     run(work())
+
+
+async def _one_link(a: Broker, b: Broker) -> None:
+    await until(lambda: len(a.connections) == len(b.connections) == 1)
+    await until(lambda: a.node.links and b.node.links)
+    # The same connection: what one says on it the other hears.
+    (at_a,), (at_b,) = a.connections, b.connections
+    assert at_a._transport is not None
+    assert at_b._transport is not None
+    assert at_a._transport.get_extra_info("sockname") == at_b._transport.get_extra_info("peername")
 
 
 def test_another_routing_system_is_refused_and_both_logs_say_so(caplog):
@@ -190,10 +205,46 @@ def test_a_neighbor_that_says_what_it_must_not_loses_its_link_and_nobody_else():
     run(work())
 
 
+OUT_OF_PLACE = {
+    "a message of another system": frame(Interest((), (Filter("x > 0"),))),
+    "a header of another system": batch_frame([Routed(Notification({"x": 1}), Header(1))]),
+    "a request": frame(Request(1, Subscribe("alice", "s", Filter("x > 0")))),
+    "a publication": frame(Publish(1, (Notification({"x": 1}),))),
+    "a second Hello": frame(Hello((VERSION, VERSION), "broker", "other", routing="siena general")),
+    "a Welcome": frame(Welcome(VERSION, "other", "siena general")),
+}
+
+
+@pytest.mark.parametrize("bad", OUT_OF_PLACE)
+def test_what_a_neighbor_must_not_say_does_not_reach_the_core(bad):
+    async def work():
+        async with broker("a") as a:
+            core, heard = a.node.core, []
+            on_message, on_notifications = core.on_message, core.on_notifications
+
+            def noting_message(message, source, now):
+                heard.append(type(message))
+                return on_message(message, source, now)
+
+            def noting_notifications(batch, source, now):
+                heard.append(Batch)
+                return on_notifications(batch, source, now)
+
+            core.on_message, core.on_notifications = noting_message, noting_notifications
+            async with await Raw.neighbor(a, "bad", a.config.routing) as raw:
+                good = batch_frame([Routed(Notification({"x": 1}), OriginHeader(1, "bad"))])
+                raw.say(good, OUT_OF_PLACE[bad], good)
+                assert await raw.goodbye()
+                await until(lambda: not a.connections)
+            assert heard == [LinkUp, Batch, LinkDown]
+
+    run(work())
+
+
 def test_a_batch_between_brokers_has_a_limit():
     async def work():
         async with broker("a") as a, await Raw.neighbor(a, "bad", a.config.routing) as bad:
-            bad.say(Batch((Routed(Notification({"x": 1}), "bad"),) * 4_097))
+            bad.say(Batch((Parcel(OriginHeader(1, "bad"), (Notification({"x": 1}),) * 4_097),)))
             assert "BATCH_MAX" in await bad.goodbye()
 
     run(work())
@@ -228,116 +279,8 @@ def test_a_neighbor_that_answers_with_another_version_is_left(caplog):
     run(work())
 
 
-# --- the end ------------------------------------------------------------------------------------
-
-
-async def _with_much_waiting(b: Broker) -> tuple[Raw, int]:
-    """A client that has not read what waits for it."""
-    raw, count = await Raw.client(b, "slow"), 0
-    raw.say(Request(1, Subscribe("slow", "s", Filter("n >= 0"))))
-    await raw.next(Accepted)
-    (outlet,) = b.connections
-    async with await Raw.client(b, "p") as publisher:
-        while outlet.outbox_bytes < 2_000_000:
-            publisher.say(Publish(1, (Notification({"n": count}, payload=KILOBYTES_64),)))
-            await publisher.next(Accepted)
-            count += 1
-    return raw, count
-
-
-def test_shutdown_lets_what_waits_be_read():
-    async def work():
-        b = Broker(Config(listen=ANYWHERE))
-        await b.start()
-        raw, count = await _with_much_waiting(b)
-        stopping = asyncio.ensure_future(b.stop())
-        await until(lambda: b._server is None or not b._server.is_serving())
-        with pytest.raises(ConnectionError):
-            await Raw.dial(b.address)
-        found = await raw.rest()
-        assert sum(isinstance(one, Delivery) for one in found) == count
-        assert found[-1] == Goodbye("broker is shutting down")
-        await raw.close()
-        await stopping
-        await b.stopped()
-        assert not b.connections
-
-    run(work())
-
-
-def test_shutdown_tells_what_was_lost(monkeypatch):
-    monkeypatch.setattr(connection_module, "CLIENT_OUTBOX_BYTES_MAX", 1_000_000)
-
-    async def work():
-        b = Broker(Config(listen=ANYWHERE))
-        await b.start()
-        raw, count = await Raw.client(b, "slow"), 0
-        raw.say(Request(1, Subscribe("slow", "s", Filter("n >= 0"))))
-        await raw.next(Accepted)
-        async with client(b, "p") as publisher:
-            while b.node.totals.lost < 3:
-                await publisher.publish(Notification({"n": count}, payload=KILOBYTES_64), ack="accepted")
-                count += 1
-        stopping = asyncio.ensure_future(b.stop())
-        found = await raw.rest()
-        assert found[-2:] == [Lost("slow", 3), Goodbye("broker is shutting down")]
-        assert sum(isinstance(one, Delivery) for one in found) == count - 3
-        await raw.close()
-        await stopping
-
-    run(work())
-
-
-def test_a_second_stop_ends_at_once(monkeypatch):
-    monkeypatch.setattr(server_module, "DRAIN_S_MAX", 10_000)
-
-    async def work():
-        b = Broker(Config(listen=ANYWHERE))
-        await b.start()
-        raw, _ = await _with_much_waiting(b)
-        stopping = asyncio.ensure_future(b.stop())
-        await until(lambda: b._is_stopping and all(not one.is_open for one in b.connections))
-        assert not stopping.done()
-        await b.stop()
-        await b.stopped()
-        await stopping
-        await until(lambda: not b.connections)
-        await raw.__aexit__()
-
-    run(work())
-
-
-def test_shutdown_does_not_wait_for_ever(monkeypatch):
-    monkeypatch.setattr(server_module, "DRAIN_S_MAX", 0.05)
-
-    async def work():
-        b = Broker(Config(listen=ANYWHERE))
-        await b.start()
-        raw, _ = await _with_much_waiting(b)
-        await b.stop()
-        await until(lambda: not b.connections)
-        await raw.__aexit__()
-
-    run(work())
-
-
-def test_shutdown_while_dialing_leaves_nothing_behind(monkeypatch):
-    monkeypatch.setattr(server_module, "RETRY_S_MOST", 0.01)
-
-    async def work():
-        async with broker("a") as a, Proxy(a) as proxy:
-            proxy.stall()
-            for _ in range(5):
-                async with broker("b", (proxy.address, Address("127.0.0.1", 1))) as b:
-                    await until(lambda: proxy.attempts)
-                assert not b.connections or all(not one.is_open for one in b.connections)
-                assert all(task.done() for task in b._tasks)
-
-    run(work())
-
-
 def test_a_greeting_that_is_not_answered_is_given_up(monkeypatch):
-    monkeypatch.setattr(connection_module, "HANDSHAKE_S", 0.05)
+    monkeypatch.setattr(session_module, "HANDSHAKE_S", 0.05)
 
     async def work():
         async with broker("a") as a, Proxy(a) as proxy:
@@ -355,7 +298,7 @@ TWIN = "a has a link to another broker named 'twin': names are unique in a netwo
 
 @pytest.fixture
 def soon(monkeypatch):
-    monkeypatch.setattr(connection_module, "ANSWER_S_MAX", 0.2)
+    monkeypatch.setattr(session_module, "ANSWER_S_MAX", 0.2)
     monkeypatch.setattr(server_module, "RETRY_S_FIRST", 0.01)
     monkeypatch.setattr(server_module, "RETRY_S_MOST", 0.05)
 
@@ -401,8 +344,7 @@ def test_another_of_the_same_name_that_was_dialed_is_left(soon, caplog):
 def test_a_refusal_for_the_name_is_not_final():
     async def work():
         async with broker("a") as a, await Raw.neighbor(a, "twin", a.config.routing, "1"):
-            async with await Raw.dial(a.address, BetweenBrokers) as raw:
-                raw.say(Hello((VERSION, VERSION), "broker", "twin", routing=a.config.routing, instance="2"))
+            async with await Raw.hailing(a, "twin", a.config.routing, "2") as raw:
                 assert await raw.next(Goodbye) == Goodbye(TWIN, is_final=False)
             assert list(a.node.links) == [Neighbor("twin")]
 
@@ -437,7 +379,7 @@ def test_who_takes_what_waits_for_it_is_alive_however_late_its_answer(monkeypatc
             async with client(a, "p") as publisher:
                 while link.outbox_bytes < 3_000_000:
                     await publisher.publish(Notification({"n": 1}, payload=KILOBYTES_64), ack="accepted")
-            monkeypatch.setattr(connection_module, "ANSWER_S_MAX", 0.0001)
+            monkeypatch.setattr(session_module, "ANSWER_S_MAX", 0.0001)
             for _ in range(3):
                 link.is_alive()
                 left = link.outbox_bytes

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from statistics import median
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from catchment.broker import connection as connection_module
 from catchment.broker import server as server_module
 from catchment.broker.credit import CREDIT, CREDIT_SLACK
 from catchment.routing.messages import Subscribe
+from catchment.wire import session as session_module
 from catchment.wire.frames import BATCH_MAX, PIECE_BYTES
 from catchment.wire.messages import Accepted, Batch, Credit, Delivery, Lost, Publish, Request
 from tests.integration.network import Raw, broker, client, pair, run, until, until_heard
@@ -29,8 +31,8 @@ def is_out_of_credit(b) -> bool:
     return b.is_congested and any(one > CREDIT - PIECE_BYTES // len(KILOBYTES_4) for one in owed)
 
 
-def routed_in(found: list) -> int:
-    return sum(len(one.routed) for one in found if isinstance(one, Batch))
+def routed_in(messages: list[Any]) -> int:
+    return sum(len(message.routed()) for message in messages if isinstance(message, Batch))
 
 
 # --- credit -------------------------------------------------------------------------------------
@@ -78,8 +80,8 @@ def test_publishers_wait_while_a_link_is_congested():
     run(work())
 
 
-def _notes(batch: Batch) -> list[Notification]:
-    return [one.notification for one in batch.routed]
+def _notes(batch: Batch[Any]) -> list[Notification]:
+    return [routed.notification for routed in batch.routed()]
 
 
 def test_who_ignores_credit_is_ended_and_the_others_are_not():
@@ -134,7 +136,7 @@ def test_a_slow_consumer_is_told_exactly_what_it_missed(monkeypatch):
                 while not b.node.totals.lost or outlet.is_behind() is False:
                     await publisher.publish(several(100, sent, KILOBYTES_4), ack="accepted")
                     sent, most = sent + 100, max(most, outlet.outbox_bytes)
-                slow._found += await slow.read()
+                slow._unread += await slow.read()
             assert most <= connection_module.CLIENT_OUTBOX_BYTES_MAX + 2 * len(KILOBYTES_4)
             found = await slow.rest(lambda found: _accounted(found) >= sent)
             delivered = [one.notification["n"] for one in found if isinstance(one, Delivery)]
@@ -145,8 +147,8 @@ def test_a_slow_consumer_is_told_exactly_what_it_missed(monkeypatch):
     run(work())
 
 
-def _accounted(found: list) -> int:
-    return sum(one.count if isinstance(one, Lost) else 1 for one in found if isinstance(one, Delivery | Lost))
+def _accounted(messages: list[Any]) -> int:
+    return sum(each.count if isinstance(each, Lost) else 1 for each in messages if isinstance(each, Delivery | Lost))
 
 
 def test_a_client_that_does_not_read_its_subscription_counts_too(monkeypatch):
@@ -293,14 +295,14 @@ def test_nothing_is_left_of_clients_that_are_gone():
             await until(lambda: not b.connections)
             await until(lambda: not b.node.clients)
             assert (b._by_who, b.credits.owed, b._dialing, b._timers) == ({}, {}, {}, {})
-            assert len(b.node.core.sessions) == 0
+            assert len(b.node.core.clients) == 0
             assert _timers_count() <= before + 3
 
     run(work())
 
 
 def test_who_takes_what_waits_is_not_silent_and_who_does_not_is(monkeypatch):
-    monkeypatch.setattr(server_module, "PING_S", 0.02)
+    monkeypatch.setattr(server_module, "TICK_S", 0.02)
 
     async def work():
         async with broker() as b, client(b, "p") as publisher, await Raw.client(b, "deaf") as deaf:
@@ -320,16 +322,20 @@ def test_a_slow_reader_that_never_answers_a_ping_is_kept_while_it_reads(monkeypa
             await slow.next(Accepted)
             (outlet,) = [one for one in b.connections if one.who and one.who.name == "slow"]
             sent = 0
-            for _ in range(4 * connection_module.SILENT_LOOKS_MAX):
+            now = asyncio.get_running_loop().time
+            outlet.tick(now())
+            for _ in range(4 * session_module.SILENT_TICKS_MAX):
                 while not outlet.is_behind():
                     await publisher.publish(several(100, sent, KILOBYTES_4), ack="accepted")
                     sent += 100
                 taken = outlet._put_bytes - outlet.outbox_bytes
                 while outlet._put_bytes - outlet.outbox_bytes == taken:
                     await slow._reader.read(262_144)
-                outlet._looks_silent += 1
-                assert not outlet.is_silent()
+                outlet.tick(now())
+                assert outlet.is_open
             # It stops reading: now it is.
-            assert any(outlet.is_silent() for _ in range(connection_module.SILENT_LOOKS_MAX + 2))
+            for _ in range(session_module.SILENT_TICKS_MAX + 2):
+                outlet.tick(now())
+            assert (outlet.is_open, outlet.session.reason) == (False, "it is silent")
 
     run(work())

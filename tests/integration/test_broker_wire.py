@@ -8,11 +8,15 @@ import pytest
 from catchment import Filter, Notification
 from catchment.broker import connection as connection_module
 from catchment.broker import server as server_module
+from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
 from catchment.routing.messages import Cancel, MapIdentity, Subscribe
 from catchment.routing.parts.clients import SEEN_SOURCES_MAX
-from catchment.wire.frames import frame
-from catchment.wire.messages import Accepted, Delivery, Goodbye, Hello, Look, Publish, Refused, Request, Seen
+from catchment.wire import session as session_module
+from catchment.wire.frames import VERSION, frame
+from catchment.wire.messages import Accepted, Delivery, Goodbye, Hello, Look, Publish, Refused, Request, Seen, Welcome
 from tests.integration.network import Raw, broker, client, run, until
+
+SPOKEN = (VERSION, VERSION)
 
 
 def framed(*message) -> bytes:
@@ -34,7 +38,9 @@ BAD = {
     "a name with $": framed("Publish", 1, [({"$x": 1}, None, None, None)]),
     "a message for clients": framed("Accepted", 1),
     "a message for brokers": framed("Interest", [], []),
-    "Hello twice": frame(Hello((1, 1), "client", "bad")),
+    "Hello twice": frame(Hello((VERSION, VERSION), "client", "bad")),
+    "a Welcome": frame(Welcome(VERSION, "bad")),
+    "a Batch": framed("Batch", []),
 }
 
 
@@ -66,6 +72,8 @@ def test_a_bad_frame_ends_that_connection_and_no_other(bad):
         (framed("Request", 5, ("Subscribe", "", "s", "x = 1")), "LimitError"),
         (framed("Request", 5, ("Cancel", "raw", "nothing")), "BadIdError"),
         (framed("Request", 5, ("MapIdentity", "raw", "nobody")), "BadIdError"),
+        (framed("Request", 5, ("Subscribe", "@http/1", "s", "x = 1")), "BadIdError"),
+        (framed("Request", 5, ("MapIdentity", "raw", "@http/1")), "BadIdError"),
         (framed("Publish", 5, [({str(n): n for n in range(1_025)}, "p", 1, None)]), "LimitError"),
         (framed("Publish", 5, [note(x=1), ({"x" * 300: 1}, "p", 1, None)]), "LimitError"),
         (framed("Look", 5, "explain", ({"x" * 300: 1}, "p", 1, None)), "LimitError"),
@@ -109,7 +117,7 @@ def test_bad_publications_count_against_the_credit(monkeypatch):
     run(work())
 
 
-@pytest.mark.parametrize("versions", [(2, 3), (0, 0), (5, 1)])
+@pytest.mark.parametrize("versions", [(VERSION + 1, VERSION + 2), (1, VERSION - 1), (0, 0), (5, 1)])
 @pytest.mark.parametrize("role", ["client", "broker"])
 def test_other_versions_are_refused_clearly(versions, role):
     async def work():
@@ -117,7 +125,7 @@ def test_other_versions_are_refused_clearly(versions, role):
             raw.say(Hello(versions, role, "future", routing=b.config.routing))
             (goodbye,) = await raw.rest()
             assert goodbye.is_final
-            assert goodbye.reason == f"this broker speaks version 1, you speak {versions[0]} to {versions[1]}"
+            assert goodbye.reason == f"this broker speaks version {VERSION}, you speak {versions[0]} to {versions[1]}"
             assert not b.node.clients
 
     run(work())
@@ -135,11 +143,15 @@ def test_a_range_of_versions_that_has_ours_is_welcomed():
 @pytest.mark.parametrize(
     ("hello", "reason"),
     [
-        (Hello((1, 1), "client", ""), "a name has 1 to"),
-        (Hello((1, 1), "client", "x" * 2_000), "a name has 1 to"),
-        (Hello((1, 1), "broker", "b", routing="siena general"), "two brokers are named 'b'"),
-        (Hello((1, 1), "broker", "c", routing="flooding"), "b runs siena general, 'c' runs 'flooding'"),
-        (Hello((1, 1), "broker", "c", routing="siena general", cost=-1), "a link costs 1 to"),
+        (Hello(SPOKEN, "client", ""), "a name has 1 to"),
+        (Hello(SPOKEN, "client", "x" * (IDENTITY_CODEPOINTS_MAX + 1)), "a name has 1 to"),
+        (Hello(SPOKEN, "client", "@http"), "names that begin with @ are the broker's own"),
+        (Hello(SPOKEN, "broker", "b", routing="siena general"), "two brokers are named 'b'"),
+        (Hello(SPOKEN, "broker", "c", routing="flooding"), "b runs siena general, 'c' runs 'flooding'"),
+        (Hello(SPOKEN, "broker", "c", routing="siena general", cost=-1), "a link costs 1 to"),
+        (Hello(SPOKEN, "broker", "*", routing="siena general"), "'*' cannot be a broker's name"),
+        (Hello(SPOKEN, "broker", "@x", routing="siena general"), "'@x' cannot be a broker's name"),
+        (Hello(SPOKEN, "broker", "", routing="siena general"), "a name has 1 to"),
     ],
 )
 def test_who_cannot_be_here_is_told_and_logged(hello, reason, caplog):
@@ -155,11 +167,11 @@ def test_who_cannot_be_here_is_told_and_logged(hello, reason, caplog):
 
 
 def test_who_does_not_greet_is_ended(monkeypatch):
-    monkeypatch.setattr(connection_module, "HANDSHAKE_S", 0.05)
+    monkeypatch.setattr(session_module, "HANDSHAKE_S", 0.05)
 
     async def work():
         async with broker() as b, await Raw.dial(b.address) as raw:
-            assert "no greeting" in await raw.goodbye()
+            assert "no Hello within" in await raw.goodbye()
             await until(lambda: not b.connections)
 
     run(work())
@@ -211,21 +223,21 @@ def test_what_a_client_has_seen_is_bounded():
     async def work():
         seen = {f"source {n}": n for n in range(SEEN_SOURCES_MAX + 500)}
         async with broker() as b, await Raw.client(b, "alice", seen=seen):
-            (session,) = b.node.core.sessions
-            assert list(session.newest.last) == list(seen)[500:]
+            (identity,) = b.node.core.clients
+            assert list(identity.newest.last) == list(seen)[500:]
 
     run(work())
 
 
 def test_identities_of_a_client_are_bounded(monkeypatch):
-    monkeypatch.setattr("catchment.broker.node.CLIENT_IDENTITIES_MAX", 3)
+    monkeypatch.setattr("catchment.node.node.CLIENT_IDENTITIES_MAX", 3)
 
     async def work():
         async with broker() as b, await Raw.client(b, "raw") as raw:
             for n in range(5):
                 raw.say(Request(n + 1, Subscribe(f"identity {n}", "s", Filter("x > 0"))))
-            answers = await raw.rest(lambda found: len(found) == 5)
-            assert [type(one) for one in answers] == [Accepted] * 3 + [Refused] * 2
+            answers = await raw.rest(lambda messages: len(messages) == 5)
+            assert [type(answer) for answer in answers] == [Accepted] * 3 + [Refused] * 2
 
     run(work())
 
@@ -267,7 +279,7 @@ def test_looks_are_answered():
     async def work():
         async with broker() as b, await Raw.client(b, "raw") as raw:
             raw.say(Look(1, "status"), Look(2, "explain", Notification({"x": 1})))
-            assert (await raw.next(Seen)).found["name"] == "b"
-            assert (await raw.next(Seen)).found == []
+            assert (await raw.next(Seen)).report["name"] == "b"
+            assert (await raw.next(Seen)).report == []
 
     run(work())

@@ -1,18 +1,21 @@
-"""The client: what it does when the connection is lost, and the same without `await`."""
+"""The client: what it does when the connection is lost, and its credit."""
 
 import asyncio
-import threading
+from typing import Any
 
 import pytest
 
 from catchment import Notification
-from catchment.broker.server import Broker
-from catchment.client import BlockingClient, ConnectionLostError, RefusedError, connect_blocking
+from catchment.client import (
+    ConnectionLostError,
+    RefusedError,
+)
 from catchment.client import connection as connection_module
 from catchment.errors import BadIdError, LimitError
 from catchment.routing.messages import Advertise, Cancel, Subscribe, Suspend
-from catchment.wire.messages import Accepted, Credit, Goodbye, Publish, Refused, Request
-from tests.integration.network import ANYWHERE, Config, FakeBroker, Proxy, broker, client, run, until
+from catchment.wire.frames import VERSION
+from catchment.wire.messages import Accepted, Batch, Credit, Goodbye, Look, Publish, Refused, Request
+from tests.integration.network import FakeBroker, Proxy, broker, client, run, until
 
 LOST = ConnectionLostError
 
@@ -31,14 +34,14 @@ def test_what_was_asked_for_is_asked_for_again_and_a_gap_is_told():
             proxy.cut()
             await until(lambda: "reader" not in [one.name for one in b.node.clients])
             await publisher.publish({"n": 1}, ack="accepted")
-            await until(lambda: b.node.core.sessions.subscriptions_count == 2)
+            await until(lambda: b.node.core.clients.subscriptions_count == 2)
             await publisher.publish({"n": 2}, ack="accepted")
             second, third = await subscription.get(), await other.get()
             assert (second.notification["n"], second.gap, second.subscriptions) == (2, True, ("mine",))
             assert third.notification["n"] == 0
             await subscription.cancel()
             await other.cancel()
-            assert b.node.core.sessions.subscriptions_count == 0
+            assert b.node.core.clients.subscriptions_count == 0
 
     run(work())
 
@@ -78,7 +81,7 @@ def test_nothing_comes_twice_after_a_connection_was_lost():
                 assert (await subscription.get()).notification["n"] == n
                 proxy.cut()
                 await until(lambda: not reader._connected.is_set())
-                await until(lambda: b.node.core.sessions.subscriptions_count == 1)
+                await until(lambda: b.node.core.clients.subscriptions_count == 1)
                 # The same once more: whoever has had it does not get it again.
                 await publisher.publish(Notification({"n": n}, source="p", seq=n + 1), ack="accepted")
             assert not subscription._waiting
@@ -169,7 +172,7 @@ def test_who_is_replaced_does_not_come_back():
     run(work())
 
 
-@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("version", [0, 1, VERSION + 1])
 def test_another_version_is_refused(version):
     async def work():
         async with FakeBroker(version=version) as fake:
@@ -179,8 +182,32 @@ def test_another_version_is_refused(version):
     run(work())
 
 
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (Accepted(99), "Accepted 99 answers nothing that was asked"),
+        (Publish(1, ()), "'Publish' is out of place in SERVED"),
+        (Batch(()), "'Batch' is out of place in SERVED"),
+        (Credit(-1), "a credit of -1"),
+    ],
+)
+def test_a_broker_that_says_what_it_must_not_is_left_for_another_connection(bad, reason):
+    async def work():
+        async with FakeBroker() as fake, client(fake, "alice") as alice:
+            wire = await fake.next()
+            looking = asyncio.ensure_future(alice.look())
+            await wire.next(Look)
+            wire.say(bad)
+            assert (await wire.next(Goodbye)).reason.startswith(reason)
+            with pytest.raises(LOST):
+                await looking
+            await fake.next()
+
+    run(work())
+
+
 def test_a_silent_broker_is_left(monkeypatch):
-    monkeypatch.setattr(connection_module, "SILENCE_LOOK_S", 0.02)
+    monkeypatch.setattr(connection_module, "TICK_S", 0.02)
 
     async def work():
         async with FakeBroker() as fake, client(fake, "alice") as alice:
@@ -247,10 +274,10 @@ async def _publish_each(publisher, count):
 
 
 async def _received(wire, count):
-    found = []
-    while len(found) < count:
-        found += [one["n"] for one in (await wire.next(Publish)).notifications]
-    return found
+    numbers: list[int] = []
+    while len(numbers) < count:
+        numbers += [notification["n"] for notification in (await wire.next(Publish)).notifications]
+    return numbers
 
 
 def test_what_is_published_first_is_sent_first():
@@ -350,12 +377,12 @@ def test_what_is_too_large_is_refused_here():
 def test_a_second_subscription_of_the_same_id():
     async def work():
         async with broker() as b, client(b, "alice") as alice:
-            both = await asyncio.gather(
-                alice.subscribe("x > 0", id="s"), alice.subscribe("x > 1", id="s"), return_exceptions=True
-            )
-            assert isinstance(both[1], BadIdError)
+            asking: list[Any] = [alice.subscribe("x > 0", id="s"), alice.subscribe("x > 1", id="s")]
+            first, second = await asyncio.gather(*asking, return_exceptions=True)
+            assert isinstance(second, BadIdError)
             await alice.publish({"x": 2})
-            assert (await both[0].get()).subscriptions == ("s",)
+            assert not isinstance(first, BaseException)
+            assert (await first.get()).subscriptions == ("s",)
 
     run(work())
 
@@ -374,82 +401,6 @@ def test_what_a_client_has_seen_is_bounded(monkeypatch):
             assert list(alice._seen_lately()) == [f"source {n}" for n in range(43, 50)]
 
     run(work())
-
-
-# --- without await ------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def served():
-    """A broker in a loop of its own."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-
-    async def start():
-        found = Broker(Config(listen=ANYWHERE))
-        await found.start()
-        return found
-
-    found = asyncio.run_coroutine_threadsafe(start(), loop).result()
-    yield f"catchment://{found.address}"
-    asyncio.run_coroutine_threadsafe(found.stop(), loop).result()
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
-
-
-def test_the_same_without_await(served):
-    with connect_blocking(served, identity="alice") as alice, connect_blocking(served) as other:
-        subscription = alice.subscribe("x > 0", id="s")
-        assert subscription.get(timeout=0.01) is None
-        other.publish([Notification({"x": n}) for n in range(1, 4)], ack="accepted")
-        assert [subscription.get(timeout=10).notification["x"] for _ in range(3)] == [1, 2, 3]
-        alice.advertise("x any")
-        alice.unadvertise("x any")
-        alice.suspend()
-        other.publish({"x": 9}, ack="accepted")
-        assert subscription.get(timeout=0.01) is None
-        alice.resume()
-        assert subscription.get(timeout=10).notification["x"] == 9
-        assert alice.look()["name"] == alice.broker == "broker"
-        assert alice.identity == "alice"
-        with pytest.raises(BadIdError):
-            alice.cancel("nothing")
-        subscription.cancel()
-        assert list(subscription) == []
-        alice.subscribe("x > 5")
-        alice.unsubscribe("x > 1")
-        assert alice.look()["subscriptions"] == 0
-
-
-def test_without_await_many_threads_may_use_it(served):
-    with connect_blocking(served) as one:
-        subscription = one.subscribe("n >= 0")
-        threads = [threading.Thread(target=_publish_blocking, args=(one, start)) for start in range(0, 100, 25)]
-        for thread in threads:
-            thread.start()
-        found = [subscription.get(timeout=10).notification["n"] for _ in range(100)]
-        for thread in threads:
-            thread.join()
-        assert sorted(found) == [*range(100)]
-
-
-def _publish_blocking(one: BlockingClient, start: int) -> None:
-    for n in range(start, start + 25):
-        one.publish({"n": n})
-
-
-def test_without_await_what_ends_says_so(served):
-    one = connect_blocking(served)
-    subscription = one.subscribe("x > 0")
-    one.close()
-    one.close()
-    for call in (lambda: one.publish({"x": 1}), lambda: subscription.get(timeout=1), one.look):
-        with pytest.raises(LOST):
-            call()
-    with pytest.raises(LOST, match="cannot connect"):
-        connect_blocking("catchment://127.0.0.1:1")
 
 
 def test_a_goodbye_is_said():

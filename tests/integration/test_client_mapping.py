@@ -23,7 +23,7 @@ async def _mapped(b, owner, handler) -> None:
 
 
 def _handler_of(b, identity: str) -> str | None:
-    return next((one.client.name for one in b.node.core.sessions if one.identity == identity), None)
+    return next((each.client.name for each in b.node.core.clients if each.name == identity), None)
 
 
 @pytest.mark.parametrize("first", ["owner", "handler"])
@@ -47,7 +47,7 @@ def test_mappings_are_stated_again_after_a_restart_of_the_broker(first):
             # A proxy of the second broker, at an address of its own.
             late_client._host, late_client._port = late_again.address.host, late_again.address.port
             await until(lambda: _handler_of(again, "x") == "handler")
-            await until(lambda: again.node.core.sessions.subscriptions_count == 1)
+            await until(lambda: again.node.core.clients.subscriptions_count == 1)
             await owner.publish({"n": 2}, ack="accepted")
             found = await anext(deliveries)
             while found.notification["n"] != 2:
@@ -72,7 +72,7 @@ def test_a_mapping_survives_that_only_its_maker_was_away():
             # It was there still, and can be cancelled by who has made it.
             (subscription,) = owner._subscriptions.values()
             await subscription.cancel()
-            assert b.node.core.sessions.subscriptions_count == 0
+            assert b.node.core.clients.subscriptions_count == 0
 
     run(work())
 

@@ -223,7 +223,7 @@ def test_subscriptions_are_resources(http):
 def test_a_deleted_subscription_leaves_the_broker(http, broker, live):
     id = subscribe(http)
     http.delete(f"/subscriptions/{id}")
-    assert live.do(lambda: broker.node.core.sessions.subscriptions_count) == 0
+    assert live.do(lambda: broker.node.core.clients.subscriptions_count) == 0
 
 
 def nested(depth):

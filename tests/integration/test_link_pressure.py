@@ -3,6 +3,7 @@
 import asyncio
 import io
 import re
+from typing import Any
 
 import httpx
 import pytest
@@ -12,8 +13,9 @@ from catchment import Notification
 from catchment.broker import connection as connection_module
 from catchment.broker.credit import CREDIT
 from catchment.cli.top import rates_table
-from catchment.routing.messages import Neighbor, Routed
-from catchment.wire.messages import Batch
+from catchment.routing.messages import Header, Neighbor
+from catchment.wire import session as session_module
+from catchment.wire.messages import Batch, Parcel
 from tests.integration.live import ANY_PORT
 from tests.integration.network import Raw, broker, client, pair, run, until
 
@@ -36,8 +38,8 @@ async def _publish(publisher, acknowledged: list[tuple[str, int]]) -> None:
         acknowledged.append((publisher.identity, n))
 
 
-def routed_in(found: list) -> list[Notification]:
-    return [one.notification for batch in found if isinstance(batch, Batch) for one in batch.routed]
+def routed_in(messages: list[Any]) -> list[Notification]:
+    return [routed.notification for batch in messages if isinstance(batch, Batch) for routed in batch.routed()]
 
 
 @pytest.mark.parametrize("run_in", [run, uvloop.run])
@@ -108,7 +110,7 @@ def test_publishers_go_on_when_the_full_link_is_gone(small):
 
 def test_publishers_go_on_when_the_full_link_is_replaced(small, monkeypatch):
     """By the same broker, started again: what it was is not gone, but nobody waits for that."""
-    monkeypatch.setattr(connection_module, "ANSWER_S_MAX", 0)
+    monkeypatch.setattr(session_module, "ANSWER_S_MAX", 0)
 
     async def work():
         async with broker(routing="flooding") as b, client(b, "p") as publisher:
@@ -134,7 +136,9 @@ def test_a_publisher_that_waits_is_not_taken_for_dead(small):
                 publishing = asyncio.create_task(_publish_rounds(publisher, acknowledged, 3))
                 await until(lambda: b.credits.held)
                 (waiting,) = b.credits.held
-                assert not any(waiting.is_silent() for _ in range(10 * connection_module.SILENT_LOOKS_MAX))
+                for _ in range(10 * session_module.SILENT_TICKS_MAX):
+                    waiting.tick(asyncio.get_running_loop().time())
+                    assert waiting.is_open
             await publishing
 
     run(work())
@@ -154,7 +158,8 @@ def test_links_are_read_whoever_is_full_and_what_they_bring_too_much_is_counted(
             before = await looking.look()
             congested = before
             while not b.credits.links_given_up:
-                loud.say(Batch((Routed(Notification({"n": n}, source="l", seq=n + 1, payload=KILOBYTES_16), "loud"),)))
+                large = Notification({"n": n}, source="l", seq=n + 1, payload=KILOBYTES_16)
+                loud.say(Batch((Parcel(Header(1), (large,)),)))
                 await loud.flush()
                 n += 1
                 if b.is_congested and not congested["links"][0]["is_congested"]:
@@ -179,6 +184,6 @@ def test_links_are_read_whoever_is_full_and_what_they_bring_too_much_is_counted(
 
 
 def _told(table) -> str:
-    console = Console(width=200, file=io.StringIO())
-    console.print(table)
-    return console.file.getvalue()
+    printed = io.StringIO()
+    Console(width=200, file=printed).print(table)
+    return printed.getvalue()

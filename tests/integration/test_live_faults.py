@@ -14,10 +14,11 @@ from catchment.client import Client
 from catchment.client import client as client_module
 from catchment.errors import InputError
 from catchment.routing.messages import Neighbor
-from catchment.routing.siena.gateway import GatewayCore
-from catchment.wire.frames import VERSION
-from catchment.wire.messages import BetweenBrokers, Hello
+from catchment.routing.siena.gateway import HybridCore
+from catchment.wire.greetings import ThisBroker
+from catchment.wire.session import BrokerSession, Event
 from tests.integration.network import ANYWHERE, Raw, broker, client, run, until
+from tests.said import language_of
 
 uvloop = pytest.importorskip("uvloop")
 
@@ -67,9 +68,7 @@ def test_a_link_that_both_know_is_not_replaced(dialer: str, other: str):
         async with broker(other) as there, broker(dialer, (there.address,)) as here:
             await until(lambda: here.node.links and there.node.links)
             before = here.node.links[Neighbor(other)]
-            async with await Raw.dial(here.address, BetweenBrokers) as late:
-                routing, instance = there.config.routing, there.instance
-                late.say(Hello((VERSION, VERSION), "broker", other, routing=routing, instance=instance))
+            async with await Raw.hailing(here, other, there.config.routing, there.instance) as late:
                 assert "link already" in await late.goodbye()
             assert here.node.links[Neighbor(other)] is before
 
@@ -87,12 +86,18 @@ def test_nothing_is_written_to_what_is_closed():
             raise RuntimeError("the handler is closed")
 
     class Owner:
+        def heard(self, connection: Connection, event: Event) -> None: ...
+
         def closed(self, connection: Connection, reason: str) -> None: ...
+
+        def congested(self, connection: Connection) -> None: ...
+
+        def drained(self, connection: Connection) -> None: ...
 
     async def work() -> None:
         loop, problems = asyncio.get_running_loop(), []
         loop.set_exception_handler(lambda loop, context: problems.append(context))
-        connection = Connection(Owner(), loop)  # type: ignore[arg-type]
+        connection = Connection(Owner(), loop, BrokerSession(ThisBroker("b", "flooding", language_of("flooding"))))
         connection.connection_made(Closed())
         connection.put(b"waits for this turn to end")
         connection.connection_lost(None)
@@ -123,7 +128,7 @@ def test_what_is_stated_again_goes_before_all_else():
         async with broker("a", listen=config.listen, routing=config.routing) as second:
             await waiting
             assert (await kept.get()).subscriptions == ("kept",)
-            assert second.node.core.sessions.subscriptions_count == 2
+            assert second.node.core.clients.subscriptions_count == 2
             await found.close()
 
     run(work())
@@ -152,7 +157,7 @@ def test_a_subscription_of_another_identity_is_cancelled_as_that():
         async with broker() as there, client(there, "alice") as found:
             other = await found.subscribe("level > 0", identity="bob")
             await other.cancel()
-            assert there.node.core.sessions.subscriptions_count == 0
+            assert there.node.core.clients.subscriptions_count == 0
 
     run(work())
 
@@ -178,12 +183,12 @@ HYBRID = """
 name = "net.1"
 routing = "siena hybrid"
 
-[[role.units]]
+[[settings.units]]
 unit = "net"
 kind = "general"
 neighbors = ["net.2"]
 
-[[role.units]]
+[[settings.units]]
 unit = "a"
 kind = "hierarchical"
 neighbors = ["a.1"]
@@ -198,7 +203,7 @@ def read(tmp_path: Path, text: str) -> Config:
 
 def test_units_are_read(tmp_path: Path):
     core = read(tmp_path, HYBRID).make_core()
-    assert isinstance(core, GatewayCore)
+    assert isinstance(core, HybridCore)
     assert set(core.ports) == {"net", "a"}
 
 
@@ -209,10 +214,13 @@ def test_units_are_read(tmp_path: Path):
         (HYBRID.replace("master", "mister"), "mister"),
         (HYBRID.replace('master = "a.1"', 'master = "a.2"'), "its master"),
         ('routing = "siena hybrid"', "needs units"),
-        ('routing = "siena merging"\nrole = { merging_share_max = 2.0 }', "between 0 and 1"),
-        ('routing = "centralized"', "needs a center"),
+        ('routing = "siena merging"\nsettings = { merging = 2.0 }', "from 0 to less than 1"),
+        ('routing = "centralized"', "center"),
+        ('name = "*"', "cannot be a broker's name"),
+        ('name = "@x"', "cannot be a broker's name"),
+        ('name = "' + "x" * 1_025 + '"', "a name has 1 to 1,024 characters"),
     ],
 )
-def test_bad_roles_are_told(text: str, reason: str, tmp_path: Path):
+def test_bad_settings_are_told(text: str, reason: str, tmp_path: Path):
     with pytest.raises(InputError, match=reason):
         read(tmp_path, text).make_core()

@@ -1,6 +1,6 @@
 """Broker processes that start in milliseconds: one process imports everything once, and forks each broker from itself.
 
-A broker is a process of its own all the same, runs what `catchment serve` runs, and can be killed. What it writes goes
+Each broker is still a process of its own: it runs what `catchment serve` runs, and can be killed. What it writes goes
 to a file beside its configuration.
 
 `python -m tests.live.hosts` reads commands from standard input, a JSON array a line, and answers each with a line:
@@ -8,8 +8,9 @@ to a file beside its configuration.
     ["start", "north.toml"]     the process id
     ["end", 4711, 9]            how that process ended after this signal: 0, an exit code, or minus a signal
 
-At the end of its input it ends all that it has started. MUTANT names a mistake to plant in the brokers
-(`tests/live/mutants.py`); nothing but this reads it.
+At the end of its input it ends all that it has started. Two environment variables tell it more; nothing but this reads
+them. MUTANT names a mistake to plant in the brokers (`tests/live/mutants.py`). MODULES names modules, each with a
+routing system `SYSTEM` that brokers are to know besides those of the registry.
 """
 
 from __future__ import annotations
@@ -21,21 +22,26 @@ import signal
 import subprocess
 import sys
 import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MUTANT = "CATCHMENT_LIVE_MUTANT"
-# Instead of the seconds that are right between machines: a run is to take a few.
+MODULES = "CATCHMENT_LIVE_MODULES"
+# Between attempts to connect. Between machines seconds are right; here a whole run takes a few.
 RETRY_S_FIRST, RETRY_S_MOST = 0.02, 0.1
 
 
 class Hosts:
-    """Starts and ends broker processes, with a mistake planted in them if one is named."""
+    """Starts and ends broker processes, with a mistake planted in them if one is named, and with the routing systems of
+    some modules."""
 
-    def __init__(self, mutant: str | None = None) -> None:
-        surroundings = {**os.environ, MUTANT: mutant or ""}
+    def __init__(self, mutant: str | None = None, modules: Iterable[str] = ()) -> None:
+        surroundings = {**os.environ, MUTANT: mutant or "", MODULES: " ".join(modules)}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.live.hosts"],
             cwd=ROOT,
@@ -74,11 +80,13 @@ class Hosts:
 # --- the process that forks ---------------------------------------------------------------------
 
 
-def _prepare() -> None:
+@contextmanager
+def _prepared() -> Iterator[None]:
     """Everything that a broker would do at its start and on its first notification, done once."""
     from catchment.broker import server
     from catchment.matching.matcher import Matcher
     from catchment.model.filter import Filter
+    from catchment.routing.systems import added
     from tests.live import mutants
 
     server.RETRY_S_FIRST, server.RETRY_S_MOST = RETRY_S_FIRST, RETRY_S_MOST
@@ -89,7 +97,12 @@ def _prepare() -> None:
     matcher.match_batch([{"place": "x"}, {"kind": "a"}])
     if planted := os.environ.get(MUTANT):
         mutants.BROKER_MUTANTS[planted]()
-    gc.freeze()
+    with ExitStack() as stack:
+        for module in os.environ.get(MODULES, "").split():
+            stack.enter_context(added(import_module(module).SYSTEM))
+        # What is there now is never garbage: no broker need look at it, and its pages stay shared.
+        gc.freeze()
+        yield
 
 
 def _started(config: str) -> int:
@@ -124,7 +137,14 @@ def _ended(process: int, number: int) -> int:
 
 
 def main() -> None:
-    _prepare()
+    # Brokers inherit this at their fork: one that is stopped before it handles signals itself ends as if it had nothing
+    # to do.
+    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
+    with _prepared():
+        _obey()
+
+
+def _obey() -> None:
     running: set[int] = set()
     for line in sys.stdin:
         match json.loads(line):

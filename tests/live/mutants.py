@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Any
 
-from catchment.broker.node import Node
-
 from catchment.broker.connection import Connection
 from catchment.client.client import Client
+from catchment.model.filter import Filter
+from catchment.node import Node
+from catchment.routing.core import Table
 from catchment.routing.messages import LinkDown, Neighbor
+from catchment.routing.parts.remote import RemoteFilters
 
 
 def frames_change_places() -> None:
@@ -90,9 +92,30 @@ def what_a_client_has_seen_is_not_heeded() -> None:
     Node.client_up = forgetting  # type: ignore[method-assign, assignment]
 
 
+def filters_of_others_that_are_withdrawn_are_kept() -> None:
+    """Deliveries are still right; only the tables tell."""
+
+    def replace(self: RemoteFilters, broker: str, filters: Iterable[Filter]) -> tuple[list[Filter], list[Filter]]:
+        new = [filter for filter in dict.fromkeys(filters) if filter not in self.of(broker)]
+        for filter in new:
+            self.add(broker, filter)
+        return [], new
+
+    RemoteFilters.replace = replace  # type: ignore[method-assign]
+
+
+def a_broker_tells_its_tables_wrongly() -> None:
+    tables = RemoteFilters.tables
+
+    def lying(self: RemoteFilters) -> list[Table]:
+        return [Table(table.holder, table.filters + 1, table.bytes) for table in tables(self)]
+
+    RemoteFilters.tables = lying  # type: ignore[method-assign]
+
+
 BROKER_MUTANTS: dict[str, Callable[[], None]] = {
-    one.__name__: one
-    for one in (
+    plant.__name__: plant
+    for plant in (
         frames_change_places,
         a_write_is_lost,
         a_write_is_done_twice,
@@ -100,6 +123,8 @@ BROKER_MUTANTS: dict[str, Callable[[], None]] = {
         a_link_that_is_made_again_is_not_told,
         clients_that_are_gone_are_kept,
         what_a_client_has_seen_is_not_heeded,
+        filters_of_others_that_are_withdrawn_are_kept,
+        a_broker_tells_its_tables_wrongly,
     )
 }
 

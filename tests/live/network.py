@@ -1,15 +1,18 @@
 """Live brokers and clients behind the methods of `Simulation`: the same scripts are played, the same checkers watch.
 
 Brokers are processes on this machine (`hosts.py`), clients those of `catchment.client` in this process (`visits.py`).
-A broker that crashes is killed (SIGKILL). A link that is cut is not cut but one of its ends stopped (SIGTERM), since
-that is what a live broker can be told; it is started again when the link is healed. And at any time a broker may stall
-(SIGSTOP) for some steps: links here are so quick that otherwise little would ever be under way.
+A broker that crashes is killed (SIGKILL). Nobody can tell live brokers to cut a link: instead one of its ends is
+stopped (SIGTERM), and started again when the link is healed. At any time a broker may stall (SIGSTOP) for some steps:
+links here are so quick that otherwise little would ever be under way.
 
-Settled is what can be shown to be: no timer waits; each broker has the links and clients that it should have, and both
-ends of each link are of the same two processes; at the ends of each link as many messages have come as were sent; and
-all brokers, asked a second time, say the same. Then no message was under way when the second round began (F. Mattern,
-Algorithms for distributed termination detection, 1987: four counters). Clients have done what they were asked before,
-and hear an answer behind their last delivery after. What does not come to that within SETTLE_S_MAX is a violation.
+A network is settled when that can be shown: no timer waits but idle ones; each broker has the links and clients that
+it should have, and both ends of each link are of the same two processes; at the ends of each link as many messages have
+come as were sent; and all brokers, asked a second time, say the same. Then no message was under way when the second
+round began (F. Mattern, Algorithms for distributed termination detection, 1987: four counters). Clients have done what
+they were asked before, and hear an answer behind their last delivery after. A network that does not come to that within
+SETTLE_S_MAX is a violation.
+
+A live client cannot be made to fall behind by so few publications: those steps of a script do nothing here.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from catchment.client import Client, ConnectionLostError, connect
 from catchment.model.advertisement import Advertisement
@@ -31,17 +34,25 @@ from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
 from catchment.model.values import Value
-from catchment.routing.messages import Deliver, DeliverSequence, Time, Wanted
-from catchment.routing.parts.wanted import cancels
+from catchment.routing.core import Table
+from catchment.routing.messages import (
+    ClientRequest,
+    Deliver,
+    DeliverSequence,
+    MapIdentity,
+    Subscribe,
+    Time,
+    Wanted,
+)
 from catchment.sim.conformance.checkers import DeliveryChecker, ViolationError
 from catchment.sim.conformance.sequences import SequenceChecker
 from catchment.sim.network import LinkState
-from catchment.sim.simulation import SimClient
+from catchment.sim.simulation import SimClient, is_cancelled
 from catchment.sim.topology import Topology
 from tests.live.hosts import Hosts
 from tests.live.visits import ATTEMPT_S, Visit
 
-# What takes longer will not come: everything is on one machine, which may be busy.
+# A network that takes longer to settle never will: everything is on one machine, which may be busy.
 SETTLE_S_MAX = 20.0
 POLL_S = 0.002
 # Real links are quicker than those of the simulator.
@@ -55,36 +66,29 @@ T = TypeVar("T")
 Observer = DeliveryChecker | SequenceChecker
 
 
-class Sizes(NamedTuple):
-    subscriptions: int
-    table_filters: int
-
-
 @dataclass(frozen=True)
-class Look:
-    """What one broker says of itself, as far as it tells whether anything is under way."""
+class Status:
+    """What one broker says of itself, as far as it tells whether anything is under way, and what the broker holds."""
 
     instance: str
+    # Without idle ones.
     timers: int
     # By neighbor: the instance there, messages sent, messages heard.
     links: Mapping[str, tuple[str, int, int]]
     clients: frozenset[str]
-    sizes: Sizes
+    subscriptions: int
+    tables: tuple[Table, ...]
     totals: Mapping[str, int]
 
     @classmethod
-    def of(cls, status: Mapping[str, Any]) -> Look:
+    def of(cls, said: Mapping[str, Any]) -> Status:
         links = {
-            one["neighbor"]: (one["instance"], one["messages_sent"], one["messages_heard"]) for one in status["links"]
+            link["neighbor"]: (link["instance"], link["messages_sent"], link["messages_heard"])
+            for link in said["links"]
         }
-        clients = frozenset(one["name"] for one in status["clients"] if one["name"] != LOOKER)
-        sizes = Sizes(status["subscriptions"], status["table_filters"])
-        return cls(status["instance"], status["timers"], links, clients, sizes, status["totals"])
-
-
-def sizes_of(core: Any) -> Sizes:
-    """What a broker with this core would tell."""
-    return Sizes(core.sessions.subscriptions_count, len(getattr(core, "interest", ())))
+        clients = frozenset(client["name"] for client in said["clients"] if client["name"] != LOOKER)
+        tables = tuple(Table(**table) for table in said["tables"])
+        return cls(said["instance"], said["timers"], links, clients, said["subscriptions"], tables, said["totals"])
 
 
 class LiveNetwork:
@@ -103,7 +107,8 @@ class LiveNetwork:
     ) -> None:
         self.topology = topology
         self.clients: dict[str, SimClient] = {}
-        self.looks: dict[str, Look] = {}
+        # When it was last settled, by broker that is up.
+        self.statuses: dict[str, Status] = {}
         self.kills = 0
         self._configs = configs
         self._urls = urls
@@ -129,7 +134,7 @@ class LiveNetwork:
 
     @property
     def is_quiescent(self) -> bool:
-        """It is left to become so."""
+        """Always: the network is left to settle first."""
         self.settle()
         return True
 
@@ -153,67 +158,74 @@ class LiveNetwork:
         self._run(self._settled())
 
     def _run(self, work: Awaitable[T]) -> T:
-        found = self._loop.run_until_complete(work)
+        result = self._loop.run_until_complete(work)
         if self._violation is not None:
             raise self._violation
-        return found
+        return result
 
     async def _settled(self) -> None:
         try:
             async with asyncio.timeout(self._settle_s_max):
                 self._why = "clients are still doing what they were asked"
                 await self._drained()
-                self.looks = await self._balanced()
+                self.statuses = await self._balanced()
                 self._why = "clients do not get answers"
                 await self._drained()
         except TimeoutError:
             raise ViolationError(f"not settled within {self._settle_s_max:.0f} s: {self._why}") from None
 
     async def _drained(self) -> None:
-        await asyncio.gather(*(self._visits[one].drained() for one in self._visits if self.clients[one].is_connected))
+        connected = [visit for identity, visit in self._visits.items() if self.clients[identity].is_connected]
+        await asyncio.gather(*(visit.drained() for visit in connected))
 
-    async def _balanced(self) -> dict[str, Look]:
-        before: dict[str, Look] = {}
+    async def _balanced(self) -> dict[str, Status]:
+        before: dict[str, Status] = {}
         while self._violation is None:
-            found = await self._looked()
-            why = next(self._unsettled(found), "")
-            if not why and found == before:
-                return found
-            self._why, before = why or "brokers go on talking", found
+            statuses = await self._looked()
+            why = next(self._unsettled(statuses), "")
+            # The same twice: between the two rounds nothing came and nothing was sent.
+            if not why and statuses == before:
+                return statuses
+            self._why, before = why or "brokers go on talking", statuses
             await asyncio.sleep(POLL_S if why else 0)
         raise self._violation
 
-    async def _looked(self) -> dict[str, Look]:
+    async def _looked(self) -> dict[str, Status]:
         brokers = list(self._processes)
         return dict(zip(brokers, await asyncio.gather(*map(self._look, brokers)), strict=True))
 
-    async def _look(self, broker: str) -> Look:
+    async def _look(self, broker: str) -> Status:
         while True:
             self._why = f"{broker} does not answer"
             with suppress(ConnectionLostError):
                 if broker not in self._lookers:
                     self._lookers[broker] = await connect(self._urls[broker], identity=LOOKER)
-                return Look.of(await self._lookers[broker].look())
+                return Status.of(await self._lookers[broker].look())
             await asyncio.sleep(ATTEMPT_S)
 
-    def _unsettled(self, looks: Mapping[str, Look]) -> Iterator[str]:
+    def _unsettled(self, statuses: Mapping[str, Status]) -> Iterator[str]:
         """Why it is not settled."""
-        for broker, look in looks.items():
-            if look.timers:
-                yield f"{broker} waits for {look.timers} timers"
+        for broker, status in statuses.items():
+            if status.timers:
+                yield f"{broker} waits for {status.timers} timers"
             near = {link.end(broker) for link in self.links_of(broker) if link.is_usable}
-            if near != set(look.links):
-                yield f"{broker} has links to {sorted(look.links)}, not to {sorted(near)}"
+            if near != set(status.links):
+                yield f"{broker} has links to {sorted(status.links)}, not to {sorted(near)}"
                 continue
-            for other, (instance, sent, _) in look.links.items():
-                there = looks[other].links.get(broker)
-                if there is None or instance != looks[other].instance or there[0] != look.instance:
+            for other, (instance, sent, _) in status.links.items():
+                there = statuses[other].links.get(broker)
+                if there is None or instance != statuses[other].instance or there[0] != status.instance:
                     yield f"{broker} and {other} are not linked as they are now"
                 elif sent != there[2]:
                     yield f"{broker} has sent {sent} messages to {other}, which has had {there[2]}"
-            here = {one.identity for one in self.clients.values() if one.is_connected and one.home == broker}
-            if here != look.clients:
-                yield f"{broker} has clients {sorted(look.clients)}, not {sorted(here)}"
+            records = self.clients.values()
+            here = {record.identity for record in records if record.is_connected and record.home == broker}
+            if here != status.clients:
+                yield f"{broker} has clients {sorted(status.clients)}, not {sorted(here)}"
+
+    @property
+    def unwanted(self) -> int:
+        return sum(status.totals["unwanted"] for status in self.statuses.values())
 
     # --- clients ---
 
@@ -253,7 +265,7 @@ class LiveNetwork:
 
     def unsubscribe(self, identity: str, unwanted: Filter | Pattern) -> None:
         wants = self.client(identity).wants
-        for id in [id for id, wanted in wants.items() if cancels(unwanted, wanted)]:
+        for id in [id for id, wanted in wants.items() if is_cancelled(wanted, unwanted)]:
             del wants[id]
         self._ask(identity, lambda client: client.unsubscribe(unwanted))
 
@@ -263,8 +275,8 @@ class LiveNetwork:
 
     def unadvertise(self, identity: str, advertisement: Advertisement) -> None:
         offers = self.client(identity).advertisements
-        for one in [one for one in offers if advertisement.covers(one)]:
-            del offers[one]
+        for offer in [offer for offer in offers if advertisement.covers(offer)]:
+            del offers[offer]
         self._ask(identity, lambda client: client.unadvertise(advertisement))
 
     def suspend(self, identity: str) -> None:
@@ -276,6 +288,22 @@ class LiveNetwork:
     def resume(self, identity: str) -> None:
         self.client(identity).is_suspended = False
         self._ask(identity, lambda client: client.resume())
+
+    def fall_behind(self, identity: str) -> None:
+        """Nothing: it would take as much as a connection holds."""
+
+    def catch_up(self, identity: str) -> None:
+        """Nothing: the client has not fallen behind."""
+
+    def ask(self, identity: str, request: ClientRequest) -> None:
+        """A request as it is: what is asked does not count as what the client wants."""
+        match request:
+            case Subscribe():
+                self._ask(identity, lambda client: client.subscribe(request.wanted, id=request.id))
+            case MapIdentity():
+                self._ask(identity, lambda client: client.map_identity(request.identity, request.handler))
+            case _:
+                raise NotImplementedError(f"no script asks for {request!r}")
 
     def publish(self, identity: str, attributes: Mapping[str, Value]) -> Notification | None:
         record = self.client(identity)
@@ -330,7 +358,7 @@ class LiveNetwork:
             self.stall(broker, self._rng.randrange(STALL_STEPS_MAX))
 
     def stall(self, broker: str, steps: int) -> None:
-        """It does nothing for so many steps, or until all is to settle."""
+        """The broker does nothing for so many steps, or until the network is to settle."""
         self._stalled[broker] = steps
         os.kill(self._processes[broker], signal.SIGSTOP)
 
@@ -346,7 +374,8 @@ class LiveNetwork:
         if process is None:
             return
         self.kills += how == signal.SIGKILL
-        ended = self._hosts.end(process, how)
+        # Clients go on meanwhile: a broker that is stopped waits for them to read what it has said.
+        ended = self._run(self._loop.run_in_executor(None, self._hosts.end, process, how))
         if ended != (-how if how == signal.SIGKILL else 0):
             raise ViolationError(f"{broker} ended with {ended} after {how.name}: see {self._configs[broker]}.log")
         self._up[broker].clear()
@@ -355,7 +384,7 @@ class LiveNetwork:
             self._loop.run_until_complete(looker.close())
 
     def _changed(self, broker: str) -> None:
-        """A broker is there, or no longer."""
+        """A broker has come or gone: its links and its clients with it."""
         for link in self.links_of(broker):
             link.is_usable = link.one in self._processes and link.other in self._processes
         for record in self.clients.values():
@@ -375,15 +404,15 @@ class LiveNetwork:
         self._processes.clear()
 
     def problems(self) -> Iterator[str]:
-        """What brokers have written that is no log."""
+        """Tracebacks that brokers have written to their logs."""
         for broker, config in self._configs.items():
             log = Path(f"{config}.log").read_text("utf-8")
             if "Traceback" in log:
                 yield f"{broker} has written of a problem:\n{log[log.index('Traceback') :]}"
 
     async def _closed(self) -> None:
-        await asyncio.gather(*(one.leave() for one in self._visits.values()))
-        await asyncio.gather(*(one.close() for one in self._lookers.values()))
+        await asyncio.gather(*(visit.leave() for visit in self._visits.values()))
+        await asyncio.gather(*(looker.close() for looker in self._lookers.values()))
         # Transports say that they are closed in the next turns of the loop.
         for _ in range(3):
             await asyncio.sleep(0)

@@ -1,6 +1,9 @@
-"""Runs of the conformance suite with live brokers: the cores, networks, scripts and checkers of `sim/conformance/entries.py`.
+"""Runs of the conformance suite with live brokers: the entries, networks, scripts and checkers of `sim/conformance/`.
 
 Besides the faults of the script, brokers are killed and started again at moments that it knows nothing of.
+
+The tables that settled brokers report must be those of a *twin*: a simulation whose clients have come to the same wants
+without a fault. The twin's tables are checked against the ideal, so both are.
 """
 
 from __future__ import annotations
@@ -10,18 +13,20 @@ import json
 import random
 import socket
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from itertools import cycle
+from itertools import combinations, cycle
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from catchment.client import client as client_module
-from catchment.sim.conformance.checkers import DeliveryChecker, ViolationError
-from catchment.sim.conformance.entries import CORES, MERGING_BATCH, MERGING_BUDGET, NETWORKS, Core, Run
-from catchment.sim.conformance.runs import Player
+from catchment.routing.core import CLIENTS_TABLE, Table
+from catchment.sim.conformance.checkers import DeliveryChecker, ViolationError, reachable
+from catchment.sim.conformance.entries import ENTRIES, NETWORKS, Entry, Run
+from catchment.sim.conformance.ideals.tables import covers, filters_in
+from catchment.sim.conformance.runs import Player, wrong_in
 from catchment.sim.conformance.scripts import (
     PAUSE_MAX,
     Crashes,
@@ -34,12 +39,10 @@ from catchment.sim.conformance.scripts import (
     script_of,
 )
 from catchment.sim.conformance.sequences import SequenceChecker
-from catchment.sim.hybrid import as_hybrid
-from catchment.sim.network import MILLISECOND
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import Topology
 from tests.live.hosts import RETRY_S_FIRST, RETRY_S_MOST, Hosts
-from tests.live.network import SETTLE_S_MAX, LiveNetwork, Observer, sizes_of
+from tests.live.network import SETTLE_S_MAX, LiveNetwork, Observer
 
 # A broker that is killed comes back at most so many steps later.
 STEPS_DOWN_MAX = 12
@@ -48,120 +51,70 @@ PORTS, PORTS_BLOCK = range(15_000, 32_000), 500
 
 # --- what brokers are told ----------------------------------------------------------------------
 
-Roles = dict[str, dict[str, Any]]
-_MERGING = {"batch_ms": MERGING_BATCH / MILLISECOND}
-
-
-def _masters(topology: Topology) -> Roles:
-    return {broker: {"master": master} if master else {} for broker, master in topology.masters().items()}
-
-
-def _center(topology: Topology) -> Roles:
-    return {broker: {"center": topology.brokers[0]} for broker in topology.brokers}
-
-
-def _units(topology: Topology) -> Roles:
-    found: Roles = {}
-    for broker, memberships in as_hybrid(topology).memberships().items():
-        units = []
-        for one in memberships:
-            master = {} if one.master is None else {"master": one.master}
-            units.append({"unit": one.unit, "kind": one.kind, "neighbors": sorted(one.neighbors), **master})
-        found[broker] = {"units": units}
-    return found
-
-
-def _same(role: dict[str, Any]) -> Callable[[Topology], Roles]:
-    return lambda topology: dict.fromkeys(topology.brokers, role)
-
-
-@dataclass(frozen=True)
-class Live:
-    """How a core of the suite is had from `broker/config.py`."""
-
-    routing: str
-    roles: Callable[[Topology], Roles] = lambda topology: {broker: {} for broker in topology.brokers}
-
-
-LIVE: dict[str, Live] = {
-    "siena acyclic": Live("siena acyclic"),
-    "siena hierarchical": Live("siena hierarchical", _masters),
-    "siena advertising": Live("siena advertising"),
-    "siena delegating": Live("siena delegating"),
-    "siena merging": Live("siena merging", _same(_MERGING)),
-    "siena merging imperfect": Live("siena merging", _same({**_MERGING, "merging_share_max": MERGING_BUDGET})),
-    "siena merging advertising": Live("siena merging advertising", _same(_MERGING)),
-    "flooding": Live("flooding"),
-    "centralized": Live("centralized", _center),
-    "siena general": Live("siena general"),
-    "siena hybrid": Live("siena hybrid", _units),
-    "siena hybrid advertising": Live("siena hybrid", _units),
-}
-
 
 def _toml(value: object) -> str:
     """Of what configurations hold, JSON is TOML but for tables."""
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{json.dumps(name)} = {_toml(one)}" for name, one in value.items()) + " }"
+        return "{ " + ", ".join(f"{json.dumps(name)} = {_toml(part)}" for name, part in value.items()) + " }"
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(value)
 
 
-def write_configs(core: str, topology: Topology, seed: int, directory: Path) -> tuple[dict[str, Path], dict[str, str]]:
+def write_configs(entry: str, topology: Topology, seed: int, directory: Path) -> tuple[dict[str, Path], dict[str, str]]:
     """The configuration files and addresses of brokers. One end of a link or both are told of the other."""
-    rng, roles = random.Random(seed), LIVE[core].roles(topology)
-    addresses = dict(zip(topology.brokers, (f"127.0.0.1:{port}" for port in _free_ports(len(roles))), strict=True))
+    rng, settings = random.Random(seed), ENTRIES[entry].settings_for(topology)
+    addresses = dict(zip(topology.brokers, (f"127.0.0.1:{port}" for port in _free_ports(len(settings))), strict=True))
     dialed: dict[str, dict[str, int]] = {broker: {} for broker in topology.brokers}
     for link in topology.links:
-        for one, other in rng.choice((((0, 1),), ((1, 0),), ((0, 1), (1, 0)))):
+        for dialing, listening in rng.choice((((0, 1),), ((1, 0),), ((0, 1), (1, 0)))):
             ends = (link.one, link.other)
-            dialed[ends[one]][addresses[ends[other]]] = link.cost
+            dialed[ends[dialing]][addresses[ends[listening]]] = link.cost
     files = {}
     for i, broker in enumerate(topology.brokers):
-        told = {
+        config = {
             "name": broker,
             "listen": addresses[broker],
             "neighbors": list(dialed[broker]),
             "costs": dialed[broker],
-            "routing": LIVE[core].routing,
-            "role": roles[broker],
+            "routing": ENTRIES[entry].system,
+            "settings": settings[broker],
         }
         files[broker] = directory / f"{i}.toml"
-        files[broker].write_text("".join(f"{name} = {_toml(value)}\n" for name, value in told.items()), "utf-8")
+        files[broker].write_text("".join(f"{name} = {_toml(value)}\n" for name, value in config.items()), "utf-8")
     return files, {broker: f"catchment://{address}" for broker, address in addresses.items()}
 
 
 @cache
 def _ports() -> Iterator[int]:
-    """Ports that are this process's alone among those that make live runs: a block of them, for as long as it lives."""
+    """A block of ports that no other process which makes live runs uses, for as long as this one lives."""
     for start in PORTS[::PORTS_BLOCK]:
-        # Kept open: the lock goes with it.
-        held = open(Path(tempfile.gettempdir()) / f"catchment-live-{start}.lock", "w")  # noqa: SIM115
+        # Kept open: the lock ends when the file is closed.
+        lock = open(Path(tempfile.gettempdir()) / f"catchment-live-{start}.lock", "w")  # noqa: SIM115
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            held.close()
+            lock.close()
             continue
-        _held.append(held)
+        _locks.append(lock)
         return cycle(range(start, start + PORTS_BLOCK))
     raise RuntimeError("all blocks of ports are taken: live runs are being made by too many processes")
 
 
-_held: list[IO[str]] = []
+_locks: list[IO[str]] = []
 
 
 def _free_ports(wanted: int) -> list[int]:
-    """Those of them that nobody else listens at."""
-    found: list[int] = []
-    while len(found) < wanted:
+    """So many ports of the block that nobody listens at."""
+    free: list[int] = []
+    while len(free) < wanted:
         port = next(_ports())
         with socket.socket() as tried:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with suppress(OSError):
                 tried.bind(("127.0.0.1", port))
-                found.append(port)
-    return found
+                free.append(port)
+    return free
 
 
 # --- runs ---------------------------------------------------------------------------------------
@@ -181,13 +134,13 @@ class LiveOutcome:
     def __str__(self) -> str:
         run = self.run
         if self.violation is None:
-            return f"live {run.core}, {run.network}, seed {run.seed}: {self.deliveries} deliveries, nothing wrong"
-        return f"live {run.core}, {run.network}, seed {run.seed}: {self.violation}\nrun again: {self.command}"
+            return f"live {run.entry}, {run.network}, seed {run.seed}: {self.deliveries} deliveries, nothing wrong"
+        return f"live {run.entry}, {run.network}, seed {run.seed}: {self.violation}\nrun again: {self.command}"
 
 
 def with_kills(script: Script, topology: Topology, seed: int) -> Script:
     """The script with brokers killed and started again: one while clients arrive, one anywhere before patterns are
-    watched. When that happens a real process is in the middle of something or not, as chance has it."""
+    watched. Whether a process is in the middle of something then is left to chance."""
     rng = random.Random(seed)
     steps = list(script)
     for last in (_first(Settles, steps), _first(Watches, steps)):
@@ -203,19 +156,22 @@ def _first(kind: type[Doing], steps: Sequence[Step]) -> int:
 
 
 def runs_of(seeds: Iterable[int]) -> Iterator[Run]:
-    """Every core with each seed, in one of its networks after the other."""
+    """Every entry with each seed, in one of its networks after the other."""
     for seed in seeds:
-        for name, core in CORES.items():
-            yield Run(name, core.networks[seed % len(core.networks)], seed)
+        for name, entry in ENTRIES.items():
+            yield Run(name, entry.networks[seed % len(entry.networks)], seed)
 
 
 def outcome_of(run: Run, hosts: Hosts, settle_s_max: float = SETTLE_S_MAX) -> LiveOutcome:
-    core, topology = CORES[run.core], NETWORKS[run.network](run.seed)
+    entry, topology = ENTRIES[run.entry], NETWORKS[run.network](run.seed)
     script = with_kills(script_of(topology, run.seed), topology, run.seed)
-    checker = DeliveryChecker(needs_advertisements=core.needs_advertisements, served=core.served)
-    sequences = SequenceChecker(core.served, core.needs_advertisements)
+    # Half of the publications are not answered: nobody hears that they are refused.
+    checker = DeliveryChecker(
+        entry.needs_advertisements, entry.served, hears_refusals=False, wastes_nothing=entry.wastes_nothing
+    )
+    sequences = SequenceChecker(entry.served, entry.needs_advertisements)
     with live_network(run, hosts, (checker, sequences), settle_s_max) as network:
-        violation = _played(network, script, checker, sequences, core)
+        violation = _played(network, script, checker, sequences, entry)
         network.close()
         violations = [*([] if violation is None else [violation]), *network.problems()]
     return LiveOutcome(run, "; ".join(violations) or None, checker.delivered_count, network.kills)
@@ -228,7 +184,7 @@ def live_network(
     client_module.RETRY_S_FIRST, client_module.RETRY_S_MOST = RETRY_S_FIRST, RETRY_S_MOST
     topology = NETWORKS[run.network](run.seed)
     with tempfile.TemporaryDirectory(prefix="catchment-live-") as directory:
-        configs, urls = write_configs(run.core, topology, run.seed, Path(directory))
+        configs, urls = write_configs(run.entry, topology, run.seed, Path(directory))
         network = LiveNetwork(topology, configs, urls, hosts, observers, seed=run.seed, settle_s_max=settle_s_max)
         try:
             yield network
@@ -237,30 +193,70 @@ def live_network(
 
 
 def _played(
-    network: LiveNetwork, script: Script, checker: DeliveryChecker, sequences: SequenceChecker, core: Core
+    network: LiveNetwork, script: Script, checker: DeliveryChecker, sequences: SequenceChecker, entry: Entry
 ) -> str | None:
     """What is wrong, if anything is."""
     try:
         network.settle()
-        Player(network, checker, sequences, lambda: _wrong(network, core)).play(script)
+        Player(network, checker, sequences, lambda: _wrong(network, entry)).play(script)
     except ViolationError as problem:
         return str(problem)
     return None
 
 
-def _wrong(network: LiveNetwork, core: Core) -> Iterator[str]:
-    """What settled brokers hold, as far as they tell, is what those of a simulation hold that have come to the same
-    without a fault."""
-    twin = _twin(network, core)
-    for broker, look in network.looks.items():
-        sizes = sizes_of(twin.cores[broker])
-        if look.sizes != sizes:
-            yield f"{broker} has {look.sizes}, it should have {sizes}"
+# --- tables -------------------------------------------------------------------------------------
 
 
-def _twin(network: LiveNetwork, core: Core) -> Simulation:
-    twin = Simulation(network.topology, core.make(network.topology))
-    for broker in set(network.topology.brokers) - set(network.looks):
+def _wrong(network: LiveNetwork, entry: Entry) -> Iterator[str]:
+    """What settled brokers hold, by their own account, is what the brokers of the twin hold."""
+    twin = _twin(network, entry)
+    yield from wrong_in(twin, entry)
+    are_texts_known = _are_texts_known(network)
+    for broker, status in network.statuses.items():
+        core = twin.cores[broker]
+        assert core is not None
+        if status.subscriptions != core.clients.subscriptions_count:
+            yield f"{broker} has {status.subscriptions} subscriptions, not {core.clients.subscriptions_count}"
+        near = {CLIENTS_TABLE, *reachable(network, broker)}
+        # Brokers keep what those said last that they cannot reach; the twin never knew that.
+        live = _by_holder(table for table in status.tables if table.holder in near)
+        ideal = _by_holder(core.inspect().tables)
+        for holder in sorted({*live, *ideal}):
+            if not _is_as_good(live.get(holder), ideal.get(holder), entry, are_texts_known):
+                yield f"{broker} reports {live.get(holder)} of {holder}, it should be {ideal.get(holder)}"
+
+
+def _by_holder(tables: Iterable[Table]) -> dict[str, Table]:
+    return {table.holder: table for table in tables}
+
+
+def _is_as_good(live: Table | None, ideal: Table | None, entry: Entry, are_texts_known: bool) -> bool:
+    if live is None or ideal is None:
+        return live is ideal
+    if live.holder == CLIENTS_TABLE:
+        return live == ideal
+    if entry.depends_on_order:
+        # Which filters are merged, and so how many there are, depends on the order in which they came.
+        return True
+    return live.filters == ideal.filters and (live.bytes == ideal.bytes or not are_texts_known)
+
+
+def _are_texts_known(network: LiveNetwork) -> bool:
+    """Of filters that match the same and are written differently, brokers tell each other the one that came first: then
+    the bytes of tables depend on that."""
+    filters = {
+        filter
+        for record in network.clients.values()
+        for wanted in record.wants.values()
+        for filter in filters_in(wanted)
+    }
+    pairs = combinations(filters, 2)
+    return not any(covers(first, second) and covers(second, first) for first, second in pairs)
+
+
+def _twin(network: LiveNetwork, entry: Entry) -> Simulation:
+    twin = Simulation(network.topology, entry.make_core(network.topology))
+    for broker in set(network.topology.brokers) - set(network.statuses):
         twin.crash(broker)
     for record in network.clients.values():
         if record.home is not None:

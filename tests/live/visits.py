@@ -1,7 +1,7 @@
 """A live client at one broker, from when it comes there until it leaves.
 
-What it is asked it does one thing after the other, while the run goes on. If its broker is killed under it, it does
-what was lost again once it is back, as an application would; but what it published is then lost or not.
+It does what it is asked one thing after the other, while the run goes on. If its broker is killed under it, it asks
+again for what was not answered, as an application would. A publication is not repeated: it may be lost or not.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Visit:
         self._worker = asyncio.ensure_future(self._work())
         self._reader: asyncio.Task[None] | None = None
         for advertisement in record.advertisements:
-            self.ask(lambda client, one=advertisement: client.advertise(one))  # type: ignore[misc]
+            self.ask(lambda client, advertisement=advertisement: client.advertise(advertisement))  # type: ignore[misc]
         for id, wanted in record.wants.items():
             self.ask(lambda client, id=id, wanted=wanted: client.subscribe(wanted, id=id))  # type: ignore[misc]
 
@@ -112,10 +112,10 @@ class Visit:
 
     async def _read(self, client: Client) -> None:
         record = self._record
-        async for found in client:
-            handler = Handler(record.identity)
-            if len(found.notifications) > 1:
-                sequence = DeliverSequence(handler, found.identity, found.notifications, found.subscriptions[0])
-                self._delivered(record, sequence)
+        async for delivered in client:
+            handler, identity, ids = Handler(record.identity), delivered.identity, delivered.subscriptions
+            record.missed += delivered.missed
+            if len(delivered.notifications) > 1:
+                self._delivered(record, DeliverSequence(handler, identity, delivered.notifications, ids[0]))
             else:
-                self._delivered(record, Deliver(handler, found.identity, found.notification, found.subscriptions))
+                self._delivered(record, Deliver(handler, identity, delivered.notification, ids))

@@ -10,13 +10,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from catchment import wire
 from catchment.model.notification import KNOWN_NAMES, Notification
 from catchment.model.packed import NotPlainError, notification_of, plain_of_raw
 from catchment.routing.messages import Routed
 from catchment.wire.frames import Decoder, WireError
 from catchment.wire.messages import Unfit
 from tests import strategies as some
+from tests.said import TO_BROKER, TO_CLIENT, language_of
 
 pack = msgspec.msgpack.encode
 times = st.datetimes(timezones=st.just(UTC))
@@ -35,30 +35,38 @@ fields = st.tuples(
     st.none() | some.texts | values,
     st.binary(max_size=20) | values,
 )
-notes = st.builds(lambda found, count: list(found[:count]), fields, st.integers(3, 6)) | values
+notes = st.builds(lambda all_fields, count: list(all_fields[:count]), fields, st.integers(3, 6)) | values
 
 
 class SlowDecoder(Decoder[Any]):
-    """Asks the model about each."""
+    """Asks the model about each notification."""
 
-    def _plain(self, body):
+    def _plain(self, body: bytes) -> None:
         return None
+
+
+def decoder_of(union: Any) -> Decoder[Any]:
+    return Decoder(union)
 
 
 def outcome(decoder, body):
     try:
-        found = decoder.decoded(body)
+        message = decoder.decoded(body)
     except WireError as problem:
         return str(problem)
+    if isinstance(message, Unfit):
+        return message.number, message.notifications, str(message.error)
     # As text, too: -0.0 is equal to 0.0, and not the same.
-    return (found.number, found.notifications, str(found.error)) if isinstance(found, Unfit) else (found, repr(found))
+    return message, repr(message)
 
 
 def messages(packed):
-    """Each kind that holds notifications, made of these."""
-    yield wire.ToBroker, pack(("Publish", 7, [*map(Raw, packed)]))
-    yield wire.BetweenBrokers, pack(("Batch", [(Raw(one), "b", 2, ("c", "d")) for one in packed]))
-    yield from ((wire.ToClient, pack(("Delivery", "me", ["s"], Raw(one)))) for one in packed)
+    """Each kind of message that holds notifications, made of these."""
+    yield TO_BROKER, pack(("Publish", 7, [*map(Raw, packed)]))
+    yield language_of("flooding"), pack(("Batch", [((2,), [*map(Raw, packed)])]))
+    yield language_of("siena general"), pack(("Batch", [((n, "b"), [Raw(each)]) for n, each in enumerate(packed)]))
+    yield language_of("centralized"), pack(("Batch", [((2, ("c", "d")), [*map(Raw, packed)])]))
+    yield from ((TO_CLIENT, pack(("Delivery", "me", ["s"], Raw(each)))) for each in packed)
 
 
 @given(st.lists(notes, max_size=3))
@@ -66,36 +74,36 @@ def messages(packed):
 @example([[{"price": 1.5}, "me", 1, "2026-01-01T00:00:00Z"]])
 @example([[{"price": 1.5}, "me", 1.0, None, None, b""], [{"price": 1}, None, None, None]])
 @example([[{"price": 1.5}, "me", 1, None, None, b"", 7]])
-def test_what_is_read_is_what_the_model_makes(found):
-    for union, body in messages([*map(pack, found)]):
-        assert outcome(Decoder(union), body) == outcome(SlowDecoder(union), body)
+def test_what_is_read_is_what_the_model_makes(batch):
+    for union, body in messages([*map(pack, batch)]):
+        assert outcome(decoder_of(union), body) == outcome(SlowDecoder(union), body)
 
 
 @given(st.lists(some.notifications, max_size=3))
 def test_what_is_kept_is_what_came(batch):
-    for one in batch:
+    for notification in batch:
         try:
-            found = plain_of_raw(Raw(one.packed))
+            came = plain_of_raw(Raw(notification.packed))
         except (NotPlainError, msgspec.ValidationError):
             continue  # for the model to make
-        assert found == one
-        assert (found.packed, found.content) == (one.packed, one.content)
+        assert came == notification
+        assert (came.packed, came.content) == (notification.packed, notification.content)
 
 
 def test_the_usual_are_read_in_one_go():
-    one = Notification({"price": 1.5, "volume": 3, "é": "é", "is": True}, source="me", seq=1, time=datetime.now(UTC))
-    for union, body in messages([one.packed]):
-        assert Decoder(union)._plain(body) == SlowDecoder(union).decoded(body)
+    usual = Notification({"price": 1.5, "volume": 3, "é": "é", "is": True}, source="me", seq=1, time=datetime.now(UTC))
+    for union, body in messages([usual.packed]):
+        assert decoder_of(union)._plain(body) == SlowDecoder(union).decoded(body)
 
 
 def test_a_name_that_is_new_is_known_the_next_time():
     name = "a name that nobody has used before"
     assert name not in KNOWN_NAMES
     body = pack(("Publish", 0, [({name: 1}, "me", 1, None)]))
-    decoder: Decoder[Any] = Decoder(wire.ToBroker)
+    decoder = decoder_of(TO_BROKER)
     assert decoder._plain(body) is None
-    found = decoder.decoded(body)
-    assert decoder._plain(body) == found
+    message = decoder.decoded(body)
+    assert decoder._plain(body) == message
 
 
 @pytest.mark.parametrize("entries", [2, 20])
@@ -105,11 +113,11 @@ def test_a_name_that_stands_twice_is_not_sent_on(entries):
     attributes = head + pack("price") + pack(1) + others + pack("price") + pack(2)
     note = b"\x96" + attributes + pack("me") + pack(1) + pack(None) + pack(None) + pack(b"body")
     for _ in range(2):  # its names are new, then known
-        found: Any = Decoder(wire.ToBroker).decoded(b"\x93" + pack("Publish") + pack(0) + b"\x91" + note)
-        (one,) = found.notifications
-        assert one["price"] == 2
-        assert one.packed.count(b"price") == 1
-        assert notification_of(msgspec.msgpack.decode(one.packed)) == one
+        message = decoder_of(TO_BROKER).decoded(b"\x93" + pack("Publish") + pack(0) + b"\x91" + note)
+        (notification,) = message.notifications
+        assert notification["price"] == 2
+        assert notification.packed.count(b"price") == 1
+        assert notification_of(msgspec.msgpack.decode(notification.packed)) == notification
 
 
 def test_what_leaves_out_fields_is_sent_on_whole():

@@ -20,7 +20,7 @@ from catchment.routing.messages import (
 )
 from catchment.routing.parts.link_states import Links
 from catchment.sim.conformance.entries import ENTRIES
-from catchment.sim.conformance.ideal import centralized_tables
+from catchment.sim.conformance.ideals.baselines import centralized_tables
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import line, ring
 
@@ -148,7 +148,7 @@ def test_a_core_says_what_it_holds():
     core.on_message(Subscribe("carol", "1", WIDE), Client("carol"), 2)
     core.on_message(Registration("2", 1, 1, True, (Subscribe("alice", "1", Pattern("[x > 1] -> [x > 2]")),)), RELAY, 2)
     tables = core.inspect().tables
-    assert tables == (Table("clients", 1, 5), Table("0", 1, 5), Table("2", 2, len("[x > 1] -> [x > 2]")))
+    assert tables == (Table("@clients", 1, 5), Table("0", 1, 5), Table("2", 2, len("[x > 1] -> [x > 2]")))
     assert core.leftovers() == [
         "1 subscriptions of clients",
         "subscription 1 of carol at 0",

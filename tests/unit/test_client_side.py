@@ -129,8 +129,8 @@ def test_a_client_that_goes_is_forgotten(side: ClientSide):
 
 
 def test_what_clients_hold_is_counted_with_its_texts(side: ClientSide):
-    assert side.tables() == [Table("clients", 2, len("x any") + len("x > 2"))]
+    assert side.tables() == [Table("@clients", 2, len("x any") + len("x > 2"))]
     side.request(Cancel("alice", "all"), ALICE)
-    assert side.tables() == [Table("clients", 1, 5)]
+    assert side.tables() == [Table("@clients", 1, 5)]
     side.client_down(ALICE)
     assert side.tables() == []

@@ -1,7 +1,9 @@
-"""The tables, figures and examples of the texts, as they print them."""
+"""The tables, figures and examples of the texts, as they print them; and docs/papers.md, which says where they are."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -167,3 +169,25 @@ def test_section_3_4_approximation_widens_step_by_step() -> None:
     of_the_text = Filter("a >= 5 or b >= 10")
     assert of_the_text.covers(original)
     assert even_spread.share(steps[2].boxes) < even_spread.share(of_the_text.boxes)
+
+
+# --- docs/papers.md -----------------------------------------------------------------------------
+
+ROOT = Path(__file__).parents[2]
+
+
+def paper_rows() -> list[list[str]]:
+    """The cells of all tables of the page: section, what, modules, tests."""
+    lines = (ROOT / "docs" / "papers.md").read_text("utf-8").splitlines()
+    rows = [line for line in lines if line.startswith("|") and not line.startswith(("|---", "| section |"))]
+    return [[cell.strip() for cell in row.strip().strip("|").split("|")] for row in rows]
+
+
+@pytest.mark.parametrize("row", paper_rows(), ids=lambda row: row[0])
+def test_a_row_names_modules_and_tests_that_exist(row: list[str]) -> None:
+    _, _, modules, tests = row
+    for cell, directory in ((modules, ROOT / "src" / "catchment"), (tests, ROOT / "tests")):
+        names = cell.split(", ")
+        assert all(re.fullmatch(r"`[\w/]+(\.py|/)`", name) for name in names), cell
+        missing = [name for name in names if not (directory / name.strip("`")).exists()]
+        assert not missing

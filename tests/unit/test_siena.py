@@ -102,7 +102,7 @@ def test_a_core_says_what_it_holds_and_what_it_has_done():
     core.on_message(Subscribe("bob", "1", Pattern("[x > 1] -> [x > 2]")), Client("bob"), 0)
     published(core, THREE, x=7)
     inspection = core.inspect()
-    assert inspection.tables == (Table("clients", 3, 5 + len("[x > 1] -> [x > 2]")), Table("2", 1, 5))
+    assert inspection.tables == (Table("@clients", 3, 5 + len("[x > 1] -> [x > 2]")), Table("2", 1, 5))
     assert (inspection.filters, inspection.bytes) == (4, 28)
     assert inspection.work == Work(matched=1, compared=0)
     assert inspection.brokers is None

@@ -30,7 +30,7 @@ from catchment.routing.siena.gateway import EVERYTHING, HybridCore, Membership
 from catchment.routing.siena.messages import Advertised, Interest, OriginHeader, Wants, WantsChange
 from catchment.routing.siena.settings import Kind
 from catchment.sim.conformance.entries import ENTRIES
-from catchment.sim.conformance.ideal_hybrid import hybrid_tables
+from catchment.sim.conformance.ideals.hybrid import hybrid_tables
 from catchment.sim.hybrid import (
     HybridTopology,
     Plan,

@@ -24,6 +24,7 @@ from msgspec import Struct, ValidationError, convert
 from catchment.errors import InputError, shown
 from catchment.routing.core import RoutingCore
 from catchment.routing.systems import DEFAULT_SYSTEM, system_named
+from catchment.wire.greetings import broker_name_refusal
 
 DEFAULT_PORT: Final = 7400
 DEFAULT_HTTP_PORT: Final = 7480
@@ -62,8 +63,8 @@ class Config:
 
     def __post_init__(self) -> None:
         system_named(self.routing).settings_of(self.settings)
-        if not self.name or self.name.startswith("@") or self.name == "*":
-            raise InputError(f"{shown(self.name)} cannot be a broker's name")
+        if refusal := broker_name_refusal(self.name):
+            raise InputError(f"name: {refusal}")
 
     def make_core(self) -> RoutingCore[Any]:
         return system_named(self.routing).core(self.name, self.settings)

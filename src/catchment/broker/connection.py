@@ -1,82 +1,39 @@
-"""One connection of a broker: bytes in, frames out, and who is at the other end.
+"""A connection of a broker: the driver of a session (`wire/session.py`) on an asyncio transport.
 
-Reads are decoded and handed over as they come, all publications of one read together. Frames that are put are written
-once in a turn of the loop. What waits to be written is bounded: a client that is behind loses notifications and is told
-how many as soon as it has caught up; one that does not even read its answers, and a neighbor that is behind for long,
-lose the connection.
+What is read goes to the session, and the owner gets the events as they come, all publications of one read together.
+Frames that are put are written once in a turn of the loop. What waits to be written is bounded: a client that is behind
+loses notifications, and the broker tells it how many as soon as it has caught up. A client that does not even read its
+answers, and a neighbor that is behind for long, lose the connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from catchment.errors import shown
-from catchment.routing.messages import Client, Neighbor
-from catchment.wire.frames import (
-    HELLO_BYTES_MAX,
-    LINK_FRAME_BYTES_MAX,
-    REASON_CODEPOINTS_MAX,
-    Decoder,
-    WireError,
-    frame,
-)
-from catchment.wire.messages import (
-    Answer,
-    Batch,
-    Beginning,
-    Goodbye,
-    Hello,
-    Look,
-    Ping,
-    Pong,
-    Publish,
-    Request,
-    ToBroker,
-    Unfit,
-    Welcome,
-)
+from catchment.routing.messages import Client, Neighbor, Said
+from catchment.wire.session import BrokerSession, Ended, Event, Write
 
-# What waits for a client: past it, it is behind. Some seconds of a busy stream.
+# What waits for a client: past it, the client is behind. Some seconds of a busy stream.
 CLIENT_OUTBOX_BYTES_MAX: Final = 8 * 1_048_576
-# With the answers to its requests: past it, it does not read at all, and the connection is given up.
+# The same with the answers to its requests: past it, the client does not read at all, and the broker closes.
 CLIENT_OUTBOX_BYTES_MOST: Final = 2 * CLIENT_OUTBOX_BYTES_MAX
-# What waits for a neighbor: past it, the link is given up.
+# What waits for a neighbor: past it, the broker gives the link up.
 LINK_OUTBOX_BYTES_MAX: Final = 64 * 1_048_576
-# What waits for a neighbor: past it, publishers here are not given credit.
+# What waits for a neighbor: past it, the broker gives no credit to its publishers.
 CONGESTED_BYTES: Final = 4 * 1_048_576
-# What waits for a neighbor: past it, nothing is read from who publishes here. Credit counts notifications, which may be
-# large, and many may have some left. What is left of the outbox is for what other neighbors send.
+# What waits for a neighbor: past it, the broker does not read from its publishers. Credit counts notifications, which
+# may be large, and many publishers may have some left. The rest of the outbox is for what other neighbors send.
 FULL_BYTES: Final = 40 * 1_048_576
-HANDSHAKE_S: Final = 10.0
-# How long an answer may take when somebody else claims to be who is at the other end.
-ANSWER_S_MAX: Final = 2.0
-# Looks, one each ping, that may find nothing new from the other side before it is taken for dead.
-SILENT_LOOKS_MAX: Final = 3
-
-_PING: Final = frame(Ping())
-_PONG: Final = frame(Pong())
 
 
 class Owner(Protocol):
-    """What a connection tells of itself."""
+    """Whom a connection tells what happens to it."""
 
-    def greeted(self, connection: Connection, hello: Hello) -> None: ...
-
-    def welcomed(self, connection: Connection, welcome: Welcome) -> None: ...
-
-    def requested(self, connection: Connection, request: Request) -> None: ...
-
-    def published(self, connection: Connection, publications: list[Publish]) -> None: ...
-
-    def misasked(self, connection: Connection, unfit: Unfit) -> None: ...
-
-    def looked(self, connection: Connection, look: Look) -> None: ...
-
-    def told(self, connection: Connection, message: Any) -> None: ...
-
-    def arrived(self, connection: Connection, batch: Batch[Any]) -> None: ...
+    def heard(self, connection: Connection, event: Event) -> None:
+        """Any event but `Write`. After `Ended` the connection closes by itself."""
+        ...
 
     def closed(self, connection: Connection, reason: str) -> None: ...
 
@@ -85,140 +42,89 @@ class Owner(Protocol):
         ...
 
     def drained(self, connection: Connection) -> None:
-        """What was too much is on its way."""
+        """It no longer does."""
         ...
 
 
 class Connection(asyncio.Protocol):
-    """`who` is set once it is known. `hello` is sent first by who has connected."""
+    """The owner sets `who` when it has welcomed the other side, by `known_as`."""
 
-    def __init__(
-        self, owner: Owner, loop: asyncio.AbstractEventLoop, between_brokers: Any, hello: Hello | None = None
-    ) -> None:
+    def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, session: BrokerSession) -> None:
         self.owner = owner
-        self._between_brokers = between_brokers
+        self.session = session
         self.who: Client | Neighbor | None = None
         self.instance = ""
-        self.is_outgoing = hello is not None
-        self.reason = "the other side has closed it"
         # Why it is refused before anything was said.
         self.refusal = ""
-        # What waited when that was too much.
+        # How much waited when it was given up because too much did.
         self.overflow_bytes = 0
         self._loop = loop
-        self._hello = hello
-        self._decoder: Decoder[Any] = Decoder(Beginning if hello is None else Answer, HELLO_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
-        # No fewer than wait to be written: what was left after the last write, and what was put since. To ask the
-        # transport with each frame costs as much as to make the frame.
+        # At least as much as waits to be written: what was left after the last write, and what was put since. Asking
+        # the transport with each frame would cost as much as making the frame.
         self._outbox_bytes_most = 0
         self._outbox_bytes_max = CLIENT_OUTBOX_BYTES_MOST
         self._is_paused = False
         self._is_held = False
+        self._was_held = False
         self._was_behind = False
-        self._is_ended = False
         self._handshake: asyncio.TimerHandle | None = None
-        self._looks_silent = 0
-        self._asked_at: float | None = None
-        self._left_when_asked = 0
         self._put_bytes = 0
-        self._left_at_look = 0
-        self._taken_at_look = 0
+        # At the last tick: what waited, and what the other side had taken since the start.
+        self._left_bytes = 0
+        self._taken_bytes = 0
 
     @property
     def peer(self) -> str:
-        found = None if self._transport is None else self._transport.get_extra_info("peername")
-        return f"{found[0]}:{found[1]}" if isinstance(found, tuple) and len(found) >= 2 else "somebody"
+        address = None if self._transport is None else self._transport.get_extra_info("peername")
+        return f"{address[0]}:{address[1]}" if isinstance(address, tuple) and len(address) >= 2 else "somebody"
 
     @property
     def is_open(self) -> bool:
-        return self._transport is not None and not self._is_ended
+        return self._transport is not None and not self.session.is_ended
 
     # --- asyncio ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Not an instance of it with uvloop.
+        # With uvloop it is no instance of asyncio.Transport, but it has all of its methods.
         self._transport = cast("asyncio.Transport", transport)
-        # The buffer of the transport is the outbox: `pause_writing` when it is no longer empty for the system.
+        # The buffer of the transport is the outbox; `pause_writing` tells when much waits in it.
         self._transport.set_write_buffer_limits(high=CONGESTED_BYTES, low=CONGESTED_BYTES // 4)
+        if self.session.is_ended:
+            # The broker has begun to stop after the system had accepted the connection.
+            self._transport.abort()
+            return
         if self.refusal:
             self.end(self.refusal)
             return
-        if self._hello is not None:
-            self.put(frame(self._hello))
-        self._handshake = self._loop.call_later(HANDSHAKE_S, self._check_handshake)
+        if hello := self.session.begin(self._loop.time()):
+            self.put(hello)
+        self._handshake = self._loop.call_at(self.session.deadline, self._on_deadline)
 
-    def _check_handshake(self) -> None:
-        if self.who is None and self.is_open:
-            self.end(f"no greeting within {HANDSHAKE_S:.0f} s")
+    def _on_deadline(self) -> None:
+        # The loop may be early by the resolution of its clock.
+        self.tick(self.session.deadline)
 
     def data_received(self, data: bytes) -> None:
-        if not self.is_open:
-            return
-        self._looks_silent = 0
-        publications: list[Publish] = []
-        try:
-            for body in self._decoder.bodies(data):
-                if self._is_ended:
-                    return
-                message = self._decoder.decoded(body)
-                if isinstance(message, Publish):
-                    publications.append(message)
-                    continue
-                if publications:
-                    self.owner.published(self, publications)
-                    publications = []
-                self._handle(message)
-        except WireError as problem:
-            if publications:
-                self.owner.published(self, publications)
-                publications = []
-            self.end(str(problem))
-        if publications and not self._is_ended:
-            self.owner.published(self, publications)
-
-    def _handle(self, message: Any) -> None:
-        match message:
-            case Batch():
-                self.owner.arrived(self, message)
-            case Request():
-                self.owner.requested(self, message)
-            case Hello() if self.who is None and not self.is_outgoing:
-                self.owner.greeted(self, message)
-            case Welcome() if self.who is None and self.is_outgoing:
-                self.owner.welcomed(self, message)
-            case Ping():
-                self.put(_PONG)
-            case Pong():
-                self._asked_at = None
-            case Look():
-                self.owner.looked(self, message)
-            case Unfit():
-                self.owner.misasked(self, message)
-            case Goodbye():
-                self.reason = message.reason[:REASON_CODEPOINTS_MAX]
-                self.close()
-            case Hello() | Welcome():
-                self.end(f"{type(message).__name__} out of place")
-            case _ if isinstance(self.who, Neighbor):
-                self.owner.told(self, message)
-            case _:
-                self.end(f"{type(message).__name__} before Welcome")
+        for event in self.session.receive(data):
+            if isinstance(event, Write):
+                self.put(event.frame)
+                continue
+            self.owner.heard(self, event)
+            if isinstance(event, Ended):
+                self._close(event.goodbye)
 
     def eof_received(self) -> bool:
         return False
 
     def connection_lost(self, problem: Exception | None) -> None:
-        self._is_ended = True
-        # A flush that is due finds nothing: uvloop refuses to write to what is closed.
+        self.session.lose(self.session.reason if problem is None else str(problem) or type(problem).__name__)
+        # If a flush is due in this turn, it finds nothing: uvloop refuses to write to a closed transport.
         self._waiting.clear()
-        if self._handshake is not None:
-            self._handshake.cancel()
-        if problem is not None:
-            self.reason = str(problem) or type(problem).__name__
-        self.owner.closed(self, self.reason)
+        self._stop_handshake()
+        self.owner.closed(self, self.session.reason)
 
     def pause_writing(self) -> None:
         self._is_paused = True
@@ -228,20 +134,64 @@ class Connection(asyncio.Protocol):
         self._is_paused = self._was_behind = False
         self.owner.drained(self)
 
-    # --- sending ---
+    # --- who is there ---
+
+    def welcome(self, credit: int = 0) -> None:
+        """Answers the greeting that has come; `credit` is for a client."""
+        self.put(self.session.welcome(credit))
 
     def known_as(self, who: Client | Neighbor) -> None:
+        """The session is established, and the owner keeps it."""
+        assert self.session.is_established
         self.who = who
-        if self._handshake is not None:
-            self._handshake.cancel()
-        if isinstance(who, Client):
-            self._decoder.expect(ToBroker)
-        else:
-            self._decoder.expect(self._between_brokers, LINK_FRAME_BYTES_MAX)
+        self._stop_handshake()
+        if isinstance(who, Neighbor):
             self._outbox_bytes_max = LINK_OUTBOX_BYTES_MAX
 
+    def _stop_handshake(self) -> None:
+        if self._handshake is not None:
+            self._handshake.cancel()
+
+    def tick(self, now: float) -> None:
+        """Called every TICK_S: pings, and gives up a connection whose other side is silent."""
+        match self.session.on_tick(now, self._shows_life()):
+            case Write(frame=frame):
+                self.put(frame)
+            case Ended(goodbye=b"") as ended:
+                # Nothing that waits would be read.
+                self.abort(ended.reason)
+            case Ended(goodbye=goodbye):
+                self._close(goodbye)
+            case None:
+                pass
+
+    def _shows_life(self) -> bool:
+        """Whether the other side has taken some of what waited for it at the last tick, however long an answer takes to
+        come behind all that; or whether we did not read since then."""
+        left = self.outbox_bytes
+        taken = self._put_bytes - left
+        has_taken = self._left_bytes > 0 and taken > self._taken_bytes
+        self._left_bytes, self._taken_bytes = left, taken
+        was_held, self._was_held = self._was_held, self._is_held
+        return has_taken or was_held
+
+    def is_alive(self) -> bool:
+        """Asks the other side whether it is there, and does not wait. It counts as alive until it has neither answered
+        for ANSWER_S_MAX nor taken anything of what waits for it."""
+        now = self._loop.time()
+        if question := self.session.ask_life(now, self.outbox_bytes):
+            self.put(question)
+        return self.session.is_answering(now)
+
+    # --- sending ---
+
+    def send(self, message: Said) -> None:
+        """Puts a message. LimitError if it is too long. Frames that are made faster elsewhere are `put`."""
+        if not self.session.is_ended:
+            self.put(self.session.say(message))
+
     def put(self, frame: bytes) -> None:
-        if self._is_ended:
+        if self.session.is_ended:
             return
         if not self._waiting:
             self._loop.call_soon(self._flush)
@@ -256,9 +206,8 @@ class Connection(asyncio.Protocol):
     def _check_outbox(self) -> None:
         self._outbox_bytes_most = self.outbox_bytes
         if self._outbox_bytes_most > self._outbox_bytes_max:
-            self.reason = f"more than {self._outbox_bytes_max:,} bytes wait for it"
             self.overflow_bytes = self._outbox_bytes_most
-            self.abort()
+            self.abort(f"more than {self._outbox_bytes_max:,} bytes wait for it")
 
     def _flush(self) -> None:
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
@@ -268,28 +217,6 @@ class Connection(asyncio.Protocol):
         if self._was_behind and not self._is_paused:
             self._was_behind = False
             self.owner.drained(self)
-
-    def is_silent(self) -> bool:
-        """Asked with each ping: whether the other side has been silent for too many of them. Who takes what has
-        waited for it is not silent, however long an answer takes to come behind all that. Looks are counted, not
-        seconds: when we are late ourselves, what came meanwhile is not read yet."""
-        if self._is_held:
-            return False
-        left = self.outbox_bytes
-        if self._left_at_look and self._put_bytes - left > self._taken_at_look:
-            self._looks_silent = 0
-        self._left_at_look, self._taken_at_look = left, self._put_bytes - left
-        self._looks_silent += 1
-        return self._looks_silent > SILENT_LOOKS_MAX
-
-    def is_alive(self) -> bool:
-        """Asks the other side whether it is there, and does not wait: it is, until it has not answered for
-        ANSWER_S_MAX, nor taken anything of what waits for it."""
-        now, left = self._loop.time(), self.outbox_bytes
-        if self._asked_at is None or left < self._left_when_asked:
-            self._asked_at, self._left_when_asked = now, left
-            self.put(_PING)
-        return now - self._asked_at < ANSWER_S_MAX
 
     @property
     def outbox_bytes(self) -> int:
@@ -304,51 +231,56 @@ class Connection(asyncio.Protocol):
     def is_full(self) -> bool:
         return self._is_paused and self.outbox_bytes > FULL_BYTES
 
-    def hold(self) -> None:
-        """Reads nothing more until `release`: the other side waits when the system's buffers are full."""
-        if self._transport is not None and self.is_open and not self._is_held:
-            self._is_held = True
-            self._transport.pause_reading()
-
-    def release(self) -> None:
-        if self._transport is not None and self.is_open and self._is_held:
-            self._is_held = False
-            self._looks_silent = 0
-            self._transport.resume_reading()
-
     def is_behind(self) -> bool:
+        """Whether so much waits for a client that it loses what comes now. `drained` tells when it no longer is."""
+        # The first comparison is cheap and nearly always enough.
         if self._outbox_bytes_most <= CLIENT_OUTBOX_BYTES_MAX or self.outbox_bytes <= CLIENT_OUTBOX_BYTES_MAX:
             return False
         self._was_behind = True
         return True
 
+    # --- reading ---
+
+    def hold(self) -> None:
+        """Reads nothing more until `release`: the other side waits when the system's buffers are full."""
+        if self._transport is not None and self.is_open and not self._is_held:
+            self._is_held = self._was_held = True
+            self._transport.pause_reading()
+
+    def release(self) -> None:
+        if self._transport is not None and self.is_open and self._is_held:
+            self._is_held = False
+            self._transport.resume_reading()
+
+    # --- ending ---
+
     def end(self, reason: str, is_final: bool = False) -> None:
-        if not self._is_ended:
-            self.reason = reason
-            self.put(frame(Goodbye(reason, is_final)))
-            self.close()
+        """Says goodbye, and closes when what waits is written."""
+        if not self.session.is_ended:
+            self._close(self.session.end(reason, is_final))
 
-    def leave(self, reason: str) -> None:
-        """Says goodbye, and is closed by the other side when that has read it. Until then what comes is read and
-        dropped: to close with something unread would have the system throw away what it has still to send."""
-        if not self._is_ended:
-            self.reason = reason
-            self.release()
-            self.put(frame(Goodbye(reason)))
-            self._flush()
-            if self._transport is not None and self.is_open:
-                self._transport.write_eof()
-            self._is_ended = True
-
-    def close(self) -> None:
-        """Closes once what waits is written."""
+    def _close(self, goodbye: bytes = b"") -> None:
+        # Not by `put`, which takes nothing any more.
+        self._waiting += (goodbye,) if goodbye else ()
         self._flush()
-        self._is_ended = True
         if self._transport is not None:
             self._transport.close()
 
-    def abort(self) -> None:
-        self._is_ended = True
+    def leave(self, reason: str) -> None:
+        """Says goodbye, and lets the other side close when it has read that. Until then what comes is read and dropped:
+        if we closed with something unread, the system would throw away what it has still to send."""
+        if self.session.is_ended:
+            return
+        self.release()
+        self._waiting.append(self.session.end(reason))
+        self._flush()
+        # If writing has failed, the transport is closing already.
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write_eof()
+
+    def abort(self, reason: str) -> None:
+        """Closes at once: what waits is lost."""
+        self.session.lose(reason)
         self._waiting.clear()
         self._waiting_bytes = 0
         if self._transport is not None:
@@ -356,6 +288,3 @@ class Connection(asyncio.Protocol):
 
     def __str__(self) -> str:
         return f"{self.who or shown(self.peer)}"
-
-
-MakeConnection = Callable[[], Connection]

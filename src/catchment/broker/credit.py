@@ -1,12 +1,12 @@
-"""Who may publish how much: back-pressure from links to publishers.
+"""Credit: back-pressure from links to publishers.
 
-A client may publish as many notifications as it has credit for. It is given back what was handled, unless a link is
-congested: then it waits until that has drained. One that publishes well past its credit loses its connection. Credit
-counts notifications; when what waits for a link has become too many bytes, nothing is read from who publishes until it
-has drained.
+A client may publish as many notifications as it has credit for. The broker gives credit back for what it has handled,
+unless a link is congested: then it waits until that link has drained. A client that publishes well past its credit
+loses its connection. Credit counts notifications. When what waits for a link has become too many bytes, the broker
+reads nothing from its publishers until the link has drained.
 
-Only publishers of this broker wait. Links are always read, so no two brokers wait for each other; what they bring past
-the outbox of another link ends that link, which is counted.
+Only publishers of this broker wait. Links are always read, so that no two brokers wait for each other. If what links
+bring is more than the outbox of another link holds, the broker gives that link up and counts it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Final
 
 from catchment.broker.connection import Connection
 from catchment.routing.messages import Neighbor
-from catchment.wire.frames import BATCH_MAX, frame
+from catchment.wire.frames import BATCH_MAX
 from catchment.wire.messages import Credit
 
 # Notifications that a client may have under way: a few reads of a busy broker.
 CREDIT: Final = 8_192
-# So many past that are let pass, one `Publish`; who goes on does not heed it, and is ended.
+# How far a client may go past its credit, one `Publish`. A client that goes further ignores it and is disconnected.
 CREDIT_SLACK: Final = BATCH_MAX
-# A warning of congestion at most so often.
-CONGESTION_TOLD_S: Final = 60.0
+# The least time between two warnings of congestion.
+CONGESTION_WARNING_S: Final = 60.0
 
 log = logging.getLogger("catchment.broker")
 
@@ -35,19 +35,19 @@ class Credits:
 
     def __init__(self, broker: str, now: Callable[[], float]) -> None:
         self._broker, self._now = broker, now
-        # What each has published and was not given back.
+        # By publisher, how much credit it has used and was not given back.
         self.owed: dict[Connection, int] = {}
-        # Links that do not keep up; publishers that are not read meanwhile.
+        # Links that do not keep up, and publishers that the broker does not read meanwhile.
         self.congested: dict[Connection, None] = {}
         self.held: dict[Connection, None] = {}
-        # Links that were ended because too much waited for them, and the bytes that were lost with them.
+        # Links that the broker has given up because too much waited for them, and the bytes lost with them.
         self.links_given_up = self.bytes_given_up = 0
-        self._told_at = now() - CONGESTION_TOLD_S
+        self._warned_at = now() - CONGESTION_WARNING_S
 
     # --- publishers ---
 
     def is_good_for(self, publisher: Connection, count: int) -> bool:
-        """Whether a client may publish so many more; who goes well past its credit is ended."""
+        """Whether a client may publish this many more. If it goes well past its credit, its connection ends."""
         owed = self.owed.get(publisher, 0) + count
         if owed > CREDIT + CREDIT_SLACK:
             publisher.end(f"{owed - CREDIT:,} notifications past its credit: wait for Credit")
@@ -57,10 +57,11 @@ class Credits:
         return True
 
     def handled(self, publisher: Connection) -> None:
-        """Gives back the credit for that, unless what it led to is not on its way yet."""
+        """Gives back the credit for what the publisher has sent, unless a link is congested."""
         if not self.congested:
             if self.owed.get(publisher, 0) >= CREDIT // 4:
-                publisher.put(frame(Credit(self.owed.pop(publisher))))
+                # In large pieces: a quarter of the credit at a time.
+                publisher.send(Credit(self.owed.pop(publisher)))
         elif self._is_full:
             self.held[publisher] = None
             publisher.hold()
@@ -69,25 +70,26 @@ class Credits:
 
     def link_congested(self, link: Connection, neighbor: Neighbor) -> None:
         self.congested[link] = None
-        if self._now() - self._told_at >= CONGESTION_TOLD_S:
-            self._told_at = self._now()
+        if self._now() - self._warned_at >= CONGESTION_WARNING_S:
+            self._warned_at = self._now()
             self._warn("link congested", neighbor, link.outbox_bytes)
 
     def link_relieved(self, link: Connection) -> None:
-        """It has drained or is gone: publishers who have waited for it go on, unless they wait for another."""
+        """The link has drained or is gone: publishers that waited for it go on, unless they wait for another."""
         self.congested.pop(link, None)
-        for one in list(self.owed):
-            self.handled(one)
+        for publisher in list(self.owed):
+            self.handled(publisher)
         if self.held and not self._is_full:
             held, self.held = self.held, {}
-            for one in held:
-                one.release()
+            for publisher in held:
+                publisher.release()
 
     @property
     def _is_full(self) -> bool:
-        return any(one.is_full for one in self.congested)
+        return any(link.is_full for link in self.congested)
 
     def gone(self, connection: Connection) -> None:
+        """A connection has closed."""
         self.owed.pop(connection, None)
         self.held.pop(connection, None)
         if isinstance(connection.who, Neighbor):

@@ -1,4 +1,8 @@
-"""The sending side of a connection: what a node puts there becomes frames."""
+"""The sending side of a connection: what a node puts there becomes frames.
+
+An outlet is made when its session is established. From then on the session may send what the outlet sends until it
+ends, and after that the connection drops what is put. So it is enough to check once.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,8 @@ from typing import Final
 
 from catchment.broker.connection import Connection
 from catchment.routing.messages import BrokerMessage, Deliver, DeliverSequence, Refuse, Routed
-from catchment.wire.frames import LINK_FRAME_BYTES_MAX, batch_frame, delivery_frame, frame, pieces
-from catchment.wire.messages import Accepted, Lost, Refused, SequenceDelivery
+from catchment.wire.frames import batch_frame, delivery_frame, pieces
+from catchment.wire.messages import Accepted, Batch, Delivery, Lost, Refused, SequenceDelivery
 
 # Notifications in one frame to a neighbor: some hundred kilobytes of small ones.
 FORWARD_MAX: Final = 1_024
@@ -16,20 +20,20 @@ FORWARD_MAX: Final = 1_024
 
 class FramesToClient:
     def __init__(self, connection: Connection) -> None:
+        assert connection.session.may_send(Delivery, SequenceDelivery, Lost, Accepted, Refused)
         self._connection = connection
 
     def deliver(self, delivery: Deliver) -> None:
         self._connection.put(delivery_frame(delivery.identity, delivery.subscriptions, delivery.notification.packed))
 
     def deliver_sequence(self, delivery: DeliverSequence) -> None:
-        sequence = SequenceDelivery(delivery.identity, delivery.subscription, delivery.notifications)
-        self._connection.put(frame(sequence))
+        self._connection.send(SequenceDelivery(delivery.identity, delivery.subscription, delivery.notifications))
 
     def tell_lost(self, identity: str, count: int) -> None:
-        self._connection.put(frame(Lost(identity, count)))
+        self._connection.send(Lost(identity, count))
 
     def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
-        self._connection.put(frame(_answer(number, refusals)))
+        self._connection.send(_answer(number, refusals))
 
     def is_behind(self) -> bool:
         return self._connection.is_behind()
@@ -40,10 +44,11 @@ class FramesToClient:
 
 class FramesToNeighbor:
     def __init__(self, connection: Connection) -> None:
+        assert connection.session.may_send(Batch)
         self._connection = connection
 
     def send(self, message: BrokerMessage) -> None:
-        self._connection.put(frame(message, LINK_FRAME_BYTES_MAX))
+        self._connection.send(message)
 
     def forward(self, batch: Sequence[Routed], is_relayed: bool) -> int:
         sent = 0

@@ -1,12 +1,15 @@
-"""A broker on asyncio: listens, connects to neighbors, and gives a `Node` what comes.
+"""A broker on asyncio: it listens, connects to its neighbors, and gives a `Node` what comes.
 
-Links. A neighbor is named by its address; who connects says who it is, and both ends say which routing system they run:
-two that differ cannot be one network. A link that is lost is tried again, at first soon, then every few seconds. Two
-brokers that name each other have one link: the first that both ends know; of two that are made at the same time the one
-that the lesser name has opened. A broker that has come back, or another of the same name, is told from that by its
-instance: it is refused while the one that is there answers, and takes its place if that does not.
+Connections. Each has a session (`wire/session.py`), which knows what may be said when, and refuses a greeting that
+cannot be accepted whoever else is there. What depends on who else is there is decided here.
 
-Shutdown. `stop` takes no more connections, lets what waits be read, and closes; a second one ends at once.
+Links. A neighbor is configured by its address; it says its name when it connects, or answers. When a link is lost, the
+broker tries again, at first soon, then every few seconds. Two brokers that are configured as each other's neighbors
+have one link: the first that both ends know. If both connect at the same time, the link stays that the broker with the
+lesser name has opened. A broker that has been started again, or another broker of the same name, is recognized by its
+instance. It is refused while the broker that is there answers, and takes its place if that broker does not.
+
+Shutdown. `stop` takes no more connections, lets what waits be read, and closes. A second `stop` closes at once.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ import asyncio
 import logging
 import os
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from catchment.broker.config import Address, Config
 from catchment.broker.connection import Connection
@@ -24,37 +28,24 @@ from catchment.broker.idle import keep_prepared
 from catchment.broker.outlets import FramesToClient, FramesToNeighbor
 from catchment.broker.status import explained, status_of
 from catchment.errors import CatchmentError, shown
-from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
 from catchment.node import Node
-from catchment.routing.messages import Client, Neighbor, SetTimer, Time
+from catchment.routing.messages import BrokerMessage, Client, Neighbor, SetTimer, Time
 from catchment.routing.systems import SYSTEMS
-from catchment.wire.frames import VERSION, frame
-from catchment.wire.messages import (
-    Batch,
-    Hello,
-    Look,
-    Ping,
-    Publish,
-    Refused,
-    Request,
-    Seen,
-    Unfit,
-    Welcome,
-    between_brokers,
-)
+from catchment.wire.greetings import ThisBroker
+from catchment.wire.messages import Batch, Hello, Look, Publish, Refused, Request, Seen, Unfit, Welcome, between_brokers
+from catchment.wire.session import TICK_S, BrokerSession, Ended, Event, Published
 
 if TYPE_CHECKING:
     from catchment.broker.http import HttpSide
 
+# Each takes a file descriptor and some kilobytes.
 CONNECTIONS_MAX: Final = 10_000
-PING_S: Final = 5.0
-LINK_COST_MAX: Final = 1_000_000
 RETRY_S_FIRST, RETRY_S_MOST = 0.1, 3.0
+# How long `stop` waits for others to read what waits for them.
 DRAIN_S_MAX: Final = 5.0
 
-# Said of a second link to the same broker: no reason to worry.
+# The reason to refuse a second link to the same broker. It is not logged: nothing is wrong.
 LINKED: Final = "there is a link already"
-_PING: Final = frame(Ping())
 log = logging.getLogger("catchment.broker")
 
 
@@ -69,20 +60,23 @@ class Broker:
         self.node = Node(config.name, config.make_core(), _now, self._set_timer)
         system = SYSTEMS[config.routing]
         # What a neighbor may say: no other system's messages, no other header.
-        self.between_brokers = between_brokers(system.messages, system.header)
+        language = between_brokers(system.messages, system.header)
+        self._this = ThisBroker(config.name, config.routing, language, self.instance)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._idle_timers: set[str] = set()
         self._connections: dict[Connection, None] = {}
+        # Those that were welcomed, one for each client and neighbor.
         self._by_who: dict[Client | Neighbor, Connection] = {}
         self.credits = Credits(config.name, self._loop.time)
         self._tasks: list[asyncio.Task[None]] = []
+        # Connections that this broker has opened: the address, and what is done when the connection has closed.
         self._dialing: dict[Connection, tuple[Address, asyncio.Future[None]]] = {}
-        # Why the broker at an address was last no neighbor.
-        self._refused: dict[Address, str] = {}
+        # By address, why there was no link the last time.
+        self._no_link_reasons: dict[Address, str] = {}
         self._server: asyncio.Server | None = None
         self.http: HttpSide | None = None
         self._is_stopping = False
-        # Whether a second `stop` came before what waited was read.
+        # Whether a second `stop` came before others had read what waited for them.
         self.is_cut_short = False
         self._stopped = asyncio.Event()
         self.started = self._loop.time()
@@ -95,7 +89,7 @@ class Broker:
         host, port = self._server.sockets[0].getsockname()[:2]
         self.address = Address(host, port)
         await self._start_http()
-        self._tasks = [self._loop.create_task(self._keep_link(one)) for one in config.neighbors]
+        self._tasks = [self._loop.create_task(self._keep_link(address)) for address in config.neighbors]
         self._tasks.append(self._loop.create_task(self._watch()))
         self._tasks.append(self._loop.create_task(keep_prepared(self.node)))
         log.info("listening", extra={"broker": config.name, "address": str(self.address), "routing": config.routing})
@@ -116,8 +110,8 @@ class Broker:
         """Lets what waits be read, then closes. Called again, it closes at once."""
         if self._is_stopping:
             self.is_cut_short = self.is_cut_short or not self._stopped.is_set()
-            for one in list(self._connections):
-                one.abort()
+            for connection in list(self._connections):
+                connection.abort("closed at once")
             if self.http is not None:
                 self.http.abort()
             self._stopped.set()
@@ -135,15 +129,18 @@ class Broker:
         log.info("stopped", extra={"broker": self.config.name})
 
     async def _drain(self) -> None:
-        for one in list(self._connections):
-            if isinstance(one.who, Client) and self._by_who.get(one.who) is one:
-                self.node.caught_up(one.who)
-            one.leave(f"{self.config.name} is shutting down")
+        reason = f"{self.config.name} is shutting down"
+        for connection in list(self._connections):
+            who = connection.who
+            if isinstance(who, Client) and self._by_who.get(who) is connection:
+                # A client that is behind still hears how many notifications it has lost.
+                self.node.caught_up(who)
+            connection.leave(reason)
         until = self._loop.time() + DRAIN_S_MAX
         while self._connections and self._loop.time() < until and not self._stopped.is_set():
             await asyncio.sleep(0.02)
-        for one in list(self._connections):
-            one.abort()
+        for connection in list(self._connections):
+            connection.abort(reason)
 
     async def _stop_http(self) -> None:
         if self.http is not None:
@@ -168,35 +165,32 @@ class Broker:
         self.node.timer_fired(name)
 
     async def _watch(self) -> None:
-        """Pings, and closes what is silent."""
+        """Sessions ping, and end when the other side is silent."""
         while True:
-            await asyncio.sleep(PING_S)
-            for one in list(self._connections):
-                if one.is_silent():
-                    one.reason = "it is silent"
-                    one.abort()
-                elif one.who is not None:
-                    one.put(_PING)
+            await asyncio.sleep(TICK_S)
+            now = self._loop.time()
+            for connection in list(self._connections):
+                connection.tick(now)
 
     # --- links ---
 
     async def _keep_link(self, address: Address) -> None:
         wait = RETRY_S_FIRST
         while True:
-            lost: asyncio.Future[None] = self._loop.create_future()
+            closed: asyncio.Future[None] = self._loop.create_future()
             try:
-                await self._dial(address, lost)
+                await self._dial(address, closed)
                 began = self._loop.time()
-                await lost
-                # A link that held is tried again at once; one that is refused each time, with back-off.
+                await closed
+                # A link that lasted is tried again at once; a link that is refused each time, later and later.
                 wait = RETRY_S_FIRST if self._loop.time() - began > RETRY_S_MOST else min(2 * wait, RETRY_S_MOST)
             except OSError as problem:
-                self._log_refused(address, problem.strerror or type(problem).__name__)
+                self._log_no_link(address, problem.strerror or type(problem).__name__)
                 wait = min(2 * wait, RETRY_S_MOST)
             await asyncio.sleep(wait)
 
-    async def _dial(self, address: Address, lost: asyncio.Future[None]) -> None:
-        connection = self._outgoing(address, lost)
+    async def _dial(self, address: Address, closed: asyncio.Future[None]) -> None:
+        connection = self._outgoing(address, closed)
         try:
             await self._loop.create_connection(lambda: connection, address.host, address.port)
         except BaseException:
@@ -205,95 +199,90 @@ class Broker:
             self._dialing.pop(connection, None)
             raise
 
-    def _outgoing(self, address: Address, lost: asyncio.Future[None]) -> Connection:
-        config = self.config
-        cost = config.costs.get(address, 1)
-        hello = Hello(
-            (VERSION, VERSION), "broker", config.name, routing=config.routing, cost=cost, instance=self.instance
-        )
-        connection = self._made(Connection(self, self._loop, self.between_brokers, hello))
-        self._dialing[connection] = (address, lost)
+    def _outgoing(self, address: Address, closed: asyncio.Future[None]) -> Connection:
+        session = BrokerSession(self._this, is_dialing=True, cost=self.config.costs.get(address, 1))
+        connection = self._made(session)
+        self._dialing[connection] = (address, closed)
         return connection
 
     def _incoming(self) -> Connection:
-        connection = self._made(Connection(self, self._loop, self.between_brokers))
+        connection = self._made(BrokerSession(self._this))
         if len(self._connections) > CONNECTIONS_MAX:
             connection.refusal = f"CONNECTIONS_MAX is {CONNECTIONS_MAX:,}"
         elif self._is_stopping:
             connection.refusal = f"{self.config.name} is shutting down"
         return connection
 
-    def _made(self, connection: Connection) -> Connection:
+    def _made(self, session: BrokerSession) -> Connection:
+        connection = Connection(self, self._loop, session)
         self._connections[connection] = None
         return connection
 
     # --- what connections tell ---
 
-    def greeted(self, connection: Connection, hello: Hello) -> None:
-        if refusal := self._refusal(hello):
-            log.warning("refused", extra={"broker": self.config.name, "from": hello.name, "reason": refusal})
-            connection.end(refusal, is_final=True)
-        elif hello.role == "client":
-            self._client_came(connection, hello)
-        elif self._is_second(connection, hello.name, hello.instance):
+    def heard(self, connection: Connection, event: Event) -> None:
+        """The session has checked that this may come here: requests come from clients, batches from neighbors."""
+        match event:
+            case Published():
+                self._published(connection, event.publications)
+            case Batch():
+                self.node.arrived(_neighbor(connection), event.routed())
+            case Request():
+                self.node.requested(_client(connection), event.number, event.body)
+            case Unfit():
+                self._misasked(connection, event)
+            case Look():
+                self._looked(connection, event)
+            case BrokerMessage():
+                self.node.told(_neighbor(connection), event)
+            case Hello(role="client"):
+                self._client_came(connection, event)
+            case Hello():
+                self._greeted(connection, event)
+            case Welcome():
+                self._welcomed(connection, event)
+            case Ended():
+                if event.refused_name is not None and not connection.session.is_dialing:
+                    self._log_refused(event.refused_name, event.reason)
+            case _:
+                raise AssertionError(f"{type(event).__name__} at a broker")
+
+    def _greeted(self, connection: Connection, hello: Hello) -> None:
+        """A broker wants to be a neighbor, and its greeting is in order."""
+        if self._is_second(connection, hello.name, hello.instance):
             connection.end(LINKED)
         elif refusal := self._namesake(hello.name, hello.instance):
-            log.warning("refused", extra={"broker": self.config.name, "from": hello.name, "reason": refusal})
+            self._log_refused(hello.name, refusal)
             connection.end(refusal)
         else:
-            welcome = Welcome(VERSION, self.config.name, self.config.routing, cost=hello.cost, instance=self.instance)
-            connection.put(frame(welcome))
+            connection.welcome()
             self._link_came(connection, hello.name, hello.instance, hello.cost)
 
-    def _refusal(self, hello: Hello) -> str:
-        """Why who says this cannot be here; nothing if it can."""
-        (low, high), name = hello.versions, hello.name
-        if not low <= VERSION <= high:
-            return f"this broker speaks version {VERSION}, you speak {low} to {high}"
-        if hello.role == "broker":
-            return self._link_refusal(hello)
-        return "names that begin with @ are the broker's own" if name.startswith("@") else _misnamed(name)
-
-    def _link_refusal(self, other: Hello | Welcome) -> str:
-        """Why who says this is no neighbor; nothing if it is."""
-        name, config = other.name, self.config
-        if found := _misnamed(name) or _misnamed(other.instance or "none"):
-            return found
-        if other.routing != config.routing:
-            return f"{config.name} runs {config.routing}, {shown(name)} runs {shown(other.routing)}"
-        if name == config.name:
-            return f"two brokers are named {shown(name)}"
-        if not 1 <= other.cost <= LINK_COST_MAX:
-            return f"a link costs 1 to {LINK_COST_MAX:,}, found {other.cost}"
-        return ""
-
-    def welcomed(self, connection: Connection, welcome: Welcome) -> None:
-        if welcome.version != VERSION:
-            connection.end(f"{shown(welcome.name)} speaks version {welcome.version}, {VERSION} was offered")
-        elif refusal := self._link_refusal(welcome):
-            connection.end(refusal)
-        elif self._is_second(connection, welcome.name, welcome.instance):
+    def _welcomed(self, connection: Connection, welcome: Welcome) -> None:
+        if self._is_second(connection, welcome.name, welcome.instance):
             connection.end(LINKED)
         elif refusal := self._namesake(welcome.name, welcome.instance):
             connection.end(refusal)
         else:
-            self._refused.pop(self._dialing[connection][0], None)
+            self._no_link_reasons.pop(self._dialing[connection][0], None)
             self._link_came(connection, welcome.name, welcome.instance, welcome.cost)
 
     def _is_second(self, connection: Connection, name: str, instance: str) -> bool:
-        """Whether another link to the same process is to be kept: the one that the lesser name has opened."""
+        """Whether there is another link to the same process, and that one is to be kept."""
         other = self._by_who.get(Neighbor(name))
         if other is None or other.instance != instance or not other.is_open:
             return False
-        if other.is_outgoing and not connection.is_outgoing:
-            # The other side has welcomed it: a link at both ends, which stays. To replace it loses what is under way.
+        if other.session.is_dialing and not connection.session.is_dialing:
+            # The other side has welcomed it, so both ends know that link. Replacing it would lose what is under way.
             return True
-        is_by_lesser = (self.config.name < name) == connection.is_outgoing
+        # Both ends decide alike: they keep the link that the lesser name has opened.
+        is_by_lesser = (self.config.name < name) == connection.session.is_dialing
         return not is_by_lesser
 
     def _namesake(self, name: str, instance: str) -> str:
-        """Why a broker of this name cannot come: another is there. It may be the same, started again before the end of
-        what it was is noticed: so it is not final, and one of the next attempts finds that it does not answer."""
+        """Why a broker of this name cannot come: another process of that name is there, and answers. It may be the
+        same broker, started again before anybody noticed the end of its old process. So the refusal is not final: if
+        the old process does not answer, a later attempt finds that out."""
         other = self._by_who.get(Neighbor(name))
         if other is None or not other.is_open or other.instance == instance or not other.is_alive():
             return ""
@@ -304,7 +293,7 @@ class Broker:
         before = self._by_who.pop(neighbor, None)
         if before is not None:
             if before.is_open and before.instance != instance:
-                # It has come back before its end was noticed.
+                # The neighbor was started again before anybody noticed that its old process is gone.
                 log.warning("link replaced", extra={"broker": self.config.name, "neighbor": name})
             before.end("replaced by another connection")
             self.credits.link_relieved(before)
@@ -316,31 +305,32 @@ class Broker:
 
     def _client_came(self, connection: Connection, hello: Hello) -> None:
         client = Client(hello.name)
-        connection.put(frame(Welcome(VERSION, self.config.name, self.config.routing, credit=CREDIT)))
+        connection.welcome(CREDIT)
         connection.known_as(client)
         if (before := self._by_who.get(client)) is not None:
-            # Two that use one identity would take it from each other for ever.
+            # Final, because two processes that use one identity would take it from each other for ever.
             before.end(f"{shown(client.name)} has connected again", is_final=True)
         self.node.client_up(client, hello.name, dict(hello.seen), FramesToClient(connection))
         self._by_who[client] = connection
         log.debug("client up", extra={"broker": self.config.name, "client": hello.name})
 
-    def requested(self, connection: Connection, request: Request) -> None:
-        assert isinstance(connection.who, Client)
-        self.node.requested(connection.who, request.number, request.body)
-
-    def published(self, connection: Connection, publications: list[Publish]) -> None:
-        if not isinstance(connection.who, Client):
-            connection.end("publication before Welcome")
-        elif self.credits.is_good_for(connection, sum(len(one.notifications) for one in publications)):
-            self.node.published(connection.who, [(each.number, each.notifications) for each in publications])
+    def _published(self, connection: Connection, publications: Sequence[Publish]) -> None:
+        # Once for each read of each client: lists are quicker than generators.
+        if self.credits.is_good_for(connection, sum([len(each.notifications) for each in publications])):
+            self.node.published(_client(connection), [(each.number, each.notifications) for each in publications])
             self.credits.handled(connection)
 
-    def misasked(self, connection: Connection, unfit: Unfit) -> None:
-        assert isinstance(connection.who, Client)
+    def _misasked(self, connection: Connection, unfit: Unfit) -> None:
         if self.credits.is_good_for(connection, unfit.notifications):
-            self.node.misasked(connection.who, unfit.number, unfit.error)
+            self.node.misasked(_client(connection), unfit.number, unfit.error)
             self.credits.handled(connection)
+
+    def _looked(self, connection: Connection, look: Look) -> None:
+        try:
+            report = status_of(self) if look.what == "status" else explained(self.node, look.notification)
+            connection.send(Seen(look.number, report))
+        except CatchmentError as problem:
+            connection.send(Refused(look.number, type(problem).__name__, str(problem)))
 
     @property
     def is_congested(self) -> bool:
@@ -357,33 +347,15 @@ class Broker:
         elif connection.who is not None and self._by_who.get(connection.who) is connection:
             self.node.caught_up(connection.who)
 
-    def arrived(self, connection: Connection, batch: Batch[Any]) -> None:
-        if isinstance(connection.who, Neighbor):
-            self.node.arrived(connection.who, batch.routed())
-        else:
-            connection.end("Batch before Welcome")
-
-    def told(self, connection: Connection, message: Any) -> None:
-        assert isinstance(connection.who, Neighbor)
-        self.node.told(connection.who, message)
-
-    def looked(self, connection: Connection, look: Look) -> None:
-        try:
-            found = status_of(self) if look.what == "status" else explained(self.node, look.notification)
-            answer = frame(Seen(look.number, found))
-        except CatchmentError as problem:
-            answer = frame(Refused(look.number, type(problem).__name__, str(problem)))
-        connection.put(answer)
-
     def closed(self, connection: Connection, reason: str) -> None:
         self._connections.pop(connection, None)
         self.credits.gone(connection)
-        address, lost = self._dialing.pop(connection, (None, None))
-        if lost is not None and not lost.done():
-            lost.set_result(None)
+        address, closed = self._dialing.pop(connection, (None, None))
+        if closed is not None and not closed.done():
+            closed.set_result(None)
         who = connection.who
         if who is None and address is not None and reason != LINKED:
-            self._log_refused(address, reason)
+            self._log_no_link(address, reason)
         if who is not None and self._by_who.get(who) is connection:
             del self._by_who[who]
             if isinstance(who, Neighbor):
@@ -393,11 +365,14 @@ class Broker:
                 self.node.client_down(who)
                 log.debug("client down", extra={"broker": self.config.name, "client": who.name, "reason": reason})
 
-    def _log_refused(self, address: Address, reason: str) -> None:
-        """Once for each reason: it is tried again every few seconds."""
-        if self._refused.get(address) != reason:
-            self._refused[address] = reason
+    def _log_no_link(self, address: Address, reason: str) -> None:
+        """Once for each reason: the broker tries again every few seconds."""
+        if self._no_link_reasons.get(address) != reason:
+            self._no_link_reasons[address] = reason
             log.warning("no link", extra={"broker": self.config.name, "address": str(address), "reason": reason})
+
+    def _log_refused(self, name: str, reason: str) -> None:
+        log.warning("refused", extra={"broker": self.config.name, "from": name, "reason": reason})
 
     # --- looking in ---
 
@@ -411,11 +386,11 @@ class Broker:
 
     @property
     def timers_count(self) -> int:
-        """Those that wait to fire, without the idle ones of a network at rest."""
+        """Timers that wait to fire, without those that are set in a network at rest too."""
         return len(self._timers) - len(self._idle_timers)
 
     def link_of(self, neighbor: Neighbor) -> Connection:
-        """Of one that is there."""
+        """The connection to a neighbor that is there."""
         return self._by_who[neighbor]
 
     @property
@@ -423,10 +398,14 @@ class Broker:
         return tuple(self._connections)
 
 
-def _misnamed(name: str) -> str:
-    if 1 <= len(name) <= IDENTITY_CODEPOINTS_MAX:
-        return ""
-    return f"a name has 1 to {IDENTITY_CODEPOINTS_MAX:,} characters, found {len(name):,}"
+def _client(connection: Connection) -> Client:
+    assert isinstance(connection.who, Client)
+    return connection.who
+
+
+def _neighbor(connection: Connection) -> Neighbor:
+    assert isinstance(connection.who, Neighbor)
+    return connection.who
 
 
 def _now() -> Time:

@@ -1,15 +1,16 @@
 """The client on asyncio.
 
-A connection that is lost is made again, at first soon, then every few seconds; what the client wants and offers is
-stated again, with what it has been delivered, so that nothing comes twice. What was published elsewhere in between is
-gone: the next delivery of each subscription says that there may be a gap. A publication or request that was under way
-when the connection was lost raises `ConnectionLostError`: nobody knows whether it was done.
+Reconnecting. A client that has lost its connection connects again, at first soon, then every few seconds. It states
+again what it wants and offers, and says what it has been delivered, so that nothing comes twice. Notifications that
+others published meanwhile are gone: the next delivery of each subscription says that there may be a gap. A publication
+or request that was under way when the connection was lost raises `ConnectionLostError`: nobody knows whether the broker
+has done it.
 
-Identities that were mapped to another client are mapped again; if that one is not back yet, as soon as it is: what
-they are due comes here until then.
+Identities that the client has mapped to another client are mapped again. If that client is not back yet, this is
+tried again until it is; what the identities are due comes here until then.
 
-What waits to be read is bounded, for each subscription: past it, what comes is dropped, and the next delivery says how
-many were. The broker does the same for a client that does not read at all.
+Deliveries that wait to be read are bounded, for each subscription. Past the bound the client drops what comes, and the
+next delivery says how many were dropped. The broker does the same for a client that does not read at all.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
-from catchment.client.connection import Connection, connected
+from catchment.client.connection import ConnectionToBroker, Delivering, connected
 from catchment.client.deliveries import Delivered, Queue
 from catchment.client.problems import ConnectionLostError
 from catchment.errors import BadIdError, CatchmentError, InputError, shown
@@ -48,14 +49,15 @@ from catchment.routing.messages import (
 )
 from catchment.routing.parts.newest import Newest
 from catchment.routing.parts.wanted import cancels
-from catchment.wire.frames import BATCH_MAX, VERSION, checked_bytes, pieces
-from catchment.wire.messages import Delivery, Hello, Lost, SequenceDelivery, Welcome
+from catchment.wire.frames import BATCH_MAX, checked_bytes, pieces
+from catchment.wire.messages import Delivery, Lost, SequenceDelivery, Welcome
+from catchment.wire.session import ClientSession
 
 DEFAULT_PORT: Final = 7400
 RETRY_S_FIRST, RETRY_S_MOST = 0.1, 3.0
-# What a `Hello` tells of what was delivered: the last sources; the others are forgotten.
+# How much a `Hello` says of what was delivered: the sources that were heard last; the others are forgotten.
 SEEN_BYTES_MAX: Final = 1_048_576
-# As many as a broker keeps for an identity.
+# As many sources as a broker keeps for an identity.
 SEEN_SOURCES_MAX: Final = 10_000
 
 Ack = Literal["none", "accepted"]
@@ -89,7 +91,8 @@ class Client:
         self._host, self._port = _address(url)
         self._reconnects = reconnect
         self._loop = asyncio.get_running_loop()
-        self._connection: Connection | None = None
+        self._connection: ConnectionToBroker | None = None
+        # Set while there is a connection, and when there never will be.
         self._connected = asyncio.Event()
         self._publishing = asyncio.Lock()
         self._ids = itertools.count(1)
@@ -106,8 +109,8 @@ class Client:
 
     @property
     def seen(self) -> dict[str, int]:
-        """By source the last number that was delivered. Taken from a client that is closed and given to `connect`
-        elsewhere, nothing comes a second time."""
+        """For each source, the number of its last notification that was delivered. If it is taken from a client that is
+        closed and given to `connect` at another broker, nothing comes a second time."""
         return dict(self._seen.last)
 
     # --- connecting ---
@@ -116,7 +119,7 @@ class Client:
         try:
             connection = await self._dial()
         except BaseException:
-            # Given up, perhaps a moment after it was welcomed: nobody is there to close it.
+            # Cancelled, perhaps a moment after the broker has welcomed us: nobody else would close the connection.
             if self._connection is not None:
                 self._connection.abort("given up")
             raise
@@ -141,54 +144,57 @@ class Client:
     ) -> None:
         await self.close()
 
-    async def _dial(self) -> Connection:
-        hello = Hello((VERSION, VERSION), "client", self.identity, self._seen_lately())
-        return await connected(self._host, self._port, hello, self._came, self._welcomed)
+    async def _dial(self) -> ConnectionToBroker:
+        session = ClientSession(self.identity, self._seen_lately())
+        return await connected(self._host, self._port, session, self._came, self._welcomed)
 
     def _seen_lately(self) -> dict[str, int]:
-        """As much of what was seen as fits, the last first to be kept."""
-        found, size = [], 0
+        """What was seen, as much as fits a `Hello`. The sources that were heard last are kept, and come last."""
+        kept, size = [], 0
         for source, seq in reversed(self._seen.last.items()):
             size += 16 + 4 * len(source)
             if size > SEEN_BYTES_MAX:
                 break
-            found.append((source, seq))
-        return dict(reversed(found))
+            kept.append((source, seq))
+        return dict(reversed(kept))
 
-    def _welcomed(self, connection: Connection, welcome: Welcome) -> None:
+    def _welcomed(self, connection: ConnectionToBroker, welcome: Welcome) -> None:
         self.broker, self._connection = welcome.name, connection
         self._restate(connection)
         self._connected.set()
 
-    async def _keep(self, connection: Connection) -> None:
-        """Connects again, at first soon; a connection that does not last is no reason to hurry."""
+    async def _keep(self, connection: ConnectionToBroker) -> None:
+        """Connects again whenever the connection is lost: at first soon, but later and later if none lasts."""
         wait = RETRY_S_FIRST
         while True:
             began = self._loop.time()
-            reason = await asyncio.shield(connection.lost)
+            reason = await asyncio.shield(connection.closed)
             self._connected.clear()
             if connection.is_final or not self._reconnects:
                 problem = ConnectionLostError(f"the connection to {self.broker} was lost: {reason}")
                 self._fail(problem, problem)
                 return
-            for one in self._queues():
-                one.mark_gap()
+            for queue in self._queues():
+                queue.mark_gap()
             if self._loop.time() - began > RETRY_S_MOST:
                 wait = RETRY_S_FIRST
-            found = None
-            while found is None:
-                await asyncio.sleep(wait)
-                wait = min(2 * wait, RETRY_S_MOST)
-                with contextlib.suppress(ConnectionLostError):
-                    found = await self._dial()
-            connection = found
+            connection, wait = await self._reconnected(wait)
 
-    def _restate(self, connection: Connection) -> None:
-        """All at once, and before others know of the connection: nothing that is asked or published overtakes it. What
-        is refused now, by a broker with other limits, has ended."""
-        for identity, one in self._advertisements:
-            connection.ask(Advertise(identity, one)).add_done_callback(_heard)
-        # Before the subscriptions: nothing is delivered in between, or to somebody else.
+    async def _reconnected(self, wait: float) -> tuple[ConnectionToBroker, float]:
+        """The next connection, and how long to wait before the next attempt."""
+        while True:
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, RETRY_S_MOST)
+            with contextlib.suppress(ConnectionLostError):
+                return await self._dial(), wait
+
+    def _restate(self, connection: ConnectionToBroker) -> None:
+        """States again what the client wants and offers. All of it goes out before anybody else knows of the
+        connection, so nothing that is asked or published overtakes it. A subscription that the broker refuses now,
+        because it has other limits, ends."""
+        for identity, advertisement in self._advertisements:
+            connection.ask(Advertise(identity, advertisement)).add_done_callback(_heard)
+        # Before the subscriptions: otherwise something could be delivered to the wrong client in between.
         for identity, handler in list(self._handlers.items()):
             self._remap(connection, identity, handler, RETRY_S_FIRST)
         for identity in sorted(self._suspended):
@@ -197,17 +203,17 @@ class Client:
             answer = connection.ask(Subscribe(subscription.identity, subscription.id, subscription.wanted))
             answer.add_done_callback(partial(self._restated, key))
 
-    def _remap(self, connection: Connection, identity: str, handler: str, wait: float) -> None:
+    def _remap(self, connection: ConnectionToBroker, identity: str, handler: str, wait: float) -> None:
         if connection.is_open and self._handlers.get(identity) == handler:
             answer = connection.ask(MapIdentity(identity, handler))
             answer.add_done_callback(partial(self._remapped, connection, identity, handler, wait))
 
     def _remapped(
-        self, connection: Connection, identity: str, handler: str, wait: float, answer: asyncio.Future[Any]
+        self, connection: ConnectionToBroker, identity: str, handler: str, wait: float, answer: asyncio.Future[Any]
     ) -> None:
         problem = None if answer.cancelled() else answer.exception()
         if isinstance(problem, BadIdError):
-            # After a restart of the broker clients come in any order: the handler may not be there yet.
+            # After a restart of the broker its clients come back in any order: the handler may not be there yet.
             self._loop.call_later(wait, self._remap, connection, identity, handler, min(2 * wait, RETRY_S_MOST))
         elif problem is not None and not isinstance(problem, ConnectionLostError):
             if self._handlers.get(identity) == handler:
@@ -216,18 +222,19 @@ class Client:
 
     def _restated(self, key: tuple[str, str], answer: asyncio.Future[Any]) -> None:
         problem = None if answer.cancelled() else answer.exception()
-        # With a BadIdError it is there still: an identity lives as long as its handler, which has not been away.
+        # BadIdError: the broker has it still. An identity lives as long as its handler, which has not been away.
         if problem is not None and not isinstance(problem, ConnectionLostError | BadIdError):
             subscription = self._subscriptions.pop(key, None)
             if subscription is not None:
                 subscription.end(problem)
 
-    def _fail(self, problem: CatchmentError, said: CatchmentError | None) -> None:
-        """Nothing is done any more: whoever asks hears the problem, whoever reads what is said or that it is over."""
+    def _fail(self, problem: CatchmentError, read_problem: CatchmentError | None) -> None:
+        """The client is over. Whoever asks for something gets `problem`. Whoever reads deliveries gets `read_problem`;
+        without one the iteration stops."""
         self._failed = self._failed or problem
         self._connected.set()
-        for one in self._queues():
-            one.end(said)
+        for queue in self._queues():
+            queue.end(read_problem)
 
     def _queues(self) -> Iterable[Queue]:
         return (*self._subscriptions.values(), *(() if self._all is None else (self._all,)))
@@ -242,42 +249,43 @@ class Client:
         identity: str | None = None,
         take: Callable[[Delivered], None] | None = None,
     ) -> Subscription:
-        """A filter, as text or as an object, a pattern or a CESQL expression. What is delivered is read from the
-        subscription, or `take` is called with it."""
+        """`wanted` is a filter, as text or as an object, a pattern or a CESQL expression. Deliveries are read from the
+        subscription; with `take`, that is called with each of them."""
         chosen = Filter(wanted) if isinstance(wanted, str) else wanted
         assert isinstance(chosen, Filter | Pattern | Cesql)
-        found = Subscription(self, id or f"s{next(self._ids)}", chosen, identity or self.identity, take)
-        key = (found.identity, found.id)
-        # What is there when the connection is made again is stated then: this one is to be stated once.
+        subscription = Subscription(self, id or f"s{next(self._ids)}", chosen, identity or self.identity, take)
+        key = (subscription.identity, subscription.id)
+        # Not listed before there is a connection: all that is listed is stated when the client connects again, and this
+        # must be stated once.
         connection = await self._ready()
         if key in self._subscriptions:
-            raise BadIdError(f"there is a subscription {shown(found.id)} already: cancel it first")
-        answer = connection.ask(Subscribe(found.identity, found.id, chosen))
-        # Before it is answered: what is delivered at once must find it.
-        self._subscriptions[key] = found
+            raise BadIdError(f"there is a subscription {shown(subscription.id)} already: cancel it first")
+        answer = connection.ask(Subscribe(subscription.identity, subscription.id, chosen))
+        # Listed before the answer comes: a delivery may come before that.
+        self._subscriptions[key] = subscription
         try:
             await answer
         except BaseException as problem:
             self._subscriptions.pop(key, None)
             if not isinstance(problem, CatchmentError) and connection.is_open:
-                # Whoever has asked does not want it any more, and the broker may have it already.
-                connection.ask(Cancel(found.identity, found.id)).add_done_callback(_heard)
+                # Whoever has asked was cancelled, and the broker may have the subscription already.
+                connection.ask(Cancel(subscription.identity, subscription.id)).add_done_callback(_heard)
             raise
-        return found
+        return subscription
 
     async def unsubscribe(self, unwanted: Wanted | str, *, identity: str | None = None) -> None:
-        """Cancels all subscriptions that are covered by this."""
+        """Cancels all subscriptions of the identity that this covers."""
         who, chosen = identity or self.identity, Filter(unwanted) if isinstance(unwanted, str) else unwanted
         await self._ask(Unsubscribe(who, chosen))
-        for key, one in list(self._subscriptions.items()):
-            if one.identity == who and cancels(chosen, one.wanted):
+        for key, subscription in list(self._subscriptions.items()):
+            if subscription.identity == who and cancels(chosen, subscription.wanted):
                 self._subscriptions.pop(key).end()
 
     async def cancel(self, id: str, *, identity: str | None = None) -> None:
         who = identity or self.identity
         await self._ask(Cancel(who, id))
-        if (found := self._subscriptions.pop((who, id), None)) is not None:
-            found.end()
+        if (subscription := self._subscriptions.pop((who, id), None)) is not None:
+            subscription.end()
 
     async def advertise(self, advertisement: Advertisement | str, *, identity: str | None = None) -> None:
         who, chosen = identity or self.identity, _advertisement(advertisement)
@@ -299,29 +307,29 @@ class Client:
         await self._ask(Resume(identity or self.identity))
 
     async def map_identity(self, identity: str, handler: str) -> None:
-        """What the identity is due goes to the client of that name from now on, also after a reconnect."""
+        """From now on, what the identity is due goes to the client named `handler`, also after a reconnect."""
         await self._ask(MapIdentity(identity, handler))
         self._handlers[identity] = handler
 
     async def look(
         self, what: Literal["status", "explain"] = "status", notification: Notification | None = None
     ) -> Any:
-        """What the broker says of itself."""
+        """What the broker says of itself, or why subscriptions match the notification or do not."""
         return await (await self._ready()).look(what, notification)
 
     async def publish(
         self, notification: Notification | Mapping[str, Any] | Iterable[Notification], *, ack: Ack = "none"
     ) -> None:
-        """One notification or several, in order; stamped with source, number and time where they have none. With
-        `ack="accepted"` it returns when the broker has taken them, and raises what it refuses them with."""
-        batch = [notification] if isinstance(notification, Mapping) else list(notification)
-        whole = [one if isinstance(one, Notification) else Notification(one) for one in batch]
-        for piece in pieces(whole, [checked_bytes(one) for one in whole], BATCH_MAX):
+        """Publishes a notification, or several in order. Those that have no source, number or time are given them. With
+        `ack="accepted"` it returns when the broker has taken them, and raises the error if the broker refuses them."""
+        given = [notification] if isinstance(notification, Mapping) else list(notification)
+        batch = [each if isinstance(each, Notification) else Notification(each) for each in given]
+        for piece in pieces(batch, [*map(checked_bytes, batch)], BATCH_MAX):
             await asyncio.gather(*await self._publish(piece, ack == "accepted"))
 
     async def _publish(self, batch: Sequence[Notification], is_answered: bool) -> list[asyncio.Future[Any]]:
-        """One after the other, in the order of the calls: what is stamped first is sent first. As many at once as there
-        is credit for: a broker need not give as much as a batch is long."""
+        """Calls take turns, in their order, so that what is stamped first is sent first. At most as many notifications
+        are sent at once as there is credit for: a broker need not give as much as a batch is long."""
         answers: list[asyncio.Future[Any]] = []
         async with self._publishing:
             while batch:
@@ -333,26 +341,27 @@ class Client:
                     answers += [] if answer is None else [answer]
         return answers
 
-    def _stamped(self, one: Notification) -> Notification:
-        if one.source is not None and one.seq is not None and one.time is not None:
-            return one
-        # From the clock, so that it goes on above what was said before this process began.
+    def _stamped(self, notification: Notification) -> Notification:
+        source, seq, at = notification.source, notification.seq, notification.time
+        if source is not None and seq is not None and at is not None:
+            return notification
+        # From the clock, so that the numbers go on above those of earlier processes of this identity.
         self._seq = max(self._seq + 1, time.time_ns() // 1_000)
-        return one.stamped(
-            source=one.source or self.identity,
-            seq=one.seq if one.seq is not None else self._seq,
-            time=one.time or datetime.now(UTC),
+        return notification.stamped(
+            source=source or self.identity,
+            seq=seq if seq is not None else self._seq,
+            time=at or datetime.now(UTC),
         )
 
     async def _ask(self, request: ClientRequest) -> None:
         await (await self._ready()).ask(request)
 
-    async def _ready(self) -> Connection:
-        """The connection, once there is one; it is, until the next `await`."""
+    async def _ready(self) -> ConnectionToBroker:
+        """Waits for a connection. It is good until the next `await`."""
         while self._failed is None:
             if self._connection is not None and self._connection.is_open:
                 return self._connection
-            # Lost already, and the keeper does not know it yet.
+            # The connection is lost, and `_keep` has not noticed it yet.
             self._connected.clear()
             await self._connected.wait()
         raise self._failed
@@ -360,28 +369,29 @@ class Client:
     # --- what comes ---
 
     def __aiter__(self) -> AsyncIterator[Delivered]:
-        """Everything that is delivered, each once, however many subscriptions it matches; from now on."""
+        """Everything that is delivered from now on, each notification once however many subscriptions it matches."""
         if self._all is None:
             self._all = Queue()
         return self._all
 
-    def _came(self, message: Delivery | SequenceDelivery | Lost, size: int) -> None:
+    def _came(self, message: Delivering, size: int) -> None:
         match message:
             case Delivery():
                 self._deliver(message.identity, message.subscriptions, (message.notification,), size)
             case SequenceDelivery():
                 self._deliver(message.identity, (message.subscription,), message.notifications, size)
             case Lost():
-                for one in self._queues():
-                    if not isinstance(one, Subscription) or one.identity == message.identity:
-                        one.miss(message.count)
+                for queue in self._queues():
+                    if not isinstance(queue, Subscription) or queue.identity == message.identity:
+                        queue.miss(message.count)
 
     def _deliver(self, identity: str, ids: tuple[str, ...], notifications: tuple[Notification, ...], size: int) -> None:
-        for one in notifications:
-            self._seen.is_new(one)
+        for notification in notifications:
+            # Remembers its number, to be told to the broker with the next Hello.
+            self._seen.is_new(notification)
         for id in ids:
-            if (found := self._subscriptions.get((identity, id))) is not None:
-                found.put(identity, ids, notifications, size)
+            if (subscription := self._subscriptions.get((identity, id))) is not None:
+                subscription.put(identity, ids, notifications, size)
         if self._all is not None:
             self._all.put(identity, ids, notifications, size)
 
@@ -399,10 +409,10 @@ def _address(url: str) -> tuple[str, int]:
 
 
 def _heard(answer: asyncio.Future[Any]) -> None:
-    """Whatever it says: it is asked for again with the next connection."""
+    """Takes note of an answer that nobody waits for: asyncio would complain of an exception that nobody looks at."""
     if not answer.cancelled():
         answer.exception()
 
 
-def _advertisement(found: Advertisement | str) -> Advertisement:
-    return Advertisement(found) if isinstance(found, str) else found
+def _advertisement(given: Advertisement | str) -> Advertisement:
+    return Advertisement(given) if isinstance(given, str) else given

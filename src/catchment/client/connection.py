@@ -1,142 +1,119 @@
-"""One connection of a client to a broker: its credit, and the answers it waits for, begin and end with it."""
+"""A connection of a client to its broker: the driver of a session (`wire/session.py`) on an asyncio transport.
+
+The session has the credit and the numbers of what was asked; here are the futures that wait for the answers. Both
+begin and end with the connection.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 from catchment.client.problems import ConnectionLostError, error_of
 from catchment.errors import CatchmentError
 from catchment.model.notification import Notification
-from catchment.routing.messages import ClientRequest, Said
-from catchment.wire.frames import REASON_CODEPOINTS_MAX, VERSION, Decoder, WireError, frame
-from catchment.wire.messages import (
-    Accepted,
-    Credit,
-    Delivery,
-    Goodbye,
-    Hello,
-    Look,
-    Lost,
-    Ping,
-    Pong,
-    Publish,
-    Refused,
-    Request,
-    Seen,
-    SequenceDelivery,
-    ToClient,
-    Welcome,
-)
+from catchment.routing.messages import ClientRequest
+from catchment.wire.messages import Accepted, Credit, Delivery, Lost, Refused, Seen, SequenceDelivery, Welcome
+from catchment.wire.session import TICK_S, ClientSession, Ended, Event, Write
 
 CONNECT_S_MAX: Final = 10.0
-# A broker pings more often; looks at its silence are counted, because what came while we were late is not read yet.
-SILENCE_LOOK_S: Final = 5.0
-SILENT_LOOKS_MAX: Final = 3
-# What waits to be sent: past it, who publishes waits.
+# What waits to be sent: past it, publishing waits.
 OUTBOX_BYTES: Final = 1_048_576
-# How long `close` waits for what was published to be on its way.
+# How long `ended` waits for the system to take what was published.
 CLOSE_S_MAX: Final = 5.0
 
-_PONG: Final = frame(Pong())
+# What a broker delivers.
+Delivering = Delivery | SequenceDelivery | Lost
 log = logging.getLogger("catchment.client")
 
 
-class Connection(asyncio.Protocol):
-    """Made by `connected`. `came` is given what is delivered, in order, and its bytes on the wire; `ready` is called
-    once, on the `Welcome`, and may ask already: nothing overtakes that."""
+class ConnectionToBroker(asyncio.Protocol):
+    """Made by `connected`. `came` is called with what the broker delivers, in order, and with its size on the wire.
+    `ready` is called once, at the `Welcome`. It may ask for things already, and nothing overtakes those."""
 
     def __init__(
-        self, hello: Hello, came: Callable[[Any, int], None], ready: Callable[[Connection, Welcome], None]
+        self,
+        session: ClientSession,
+        came: Callable[[Delivering, int], None],
+        ready: Callable[[ConnectionToBroker, Welcome], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self.session = session
         self.welcomed: asyncio.Future[Welcome] = self._loop.create_future()
         # Its result is the reason.
-        self.lost: asyncio.Future[str] = self._loop.create_future()
-        # Whether the broker has said that to connect again is of no use.
-        self.is_final = False
+        self.closed: asyncio.Future[str] = self._loop.create_future()
         self.broker = ""
-        self.credit = 0
-        self._hello = hello
         self._came = came
         self._ready = ready
-        self._decoder: Decoder[Any] = Decoder(ToClient)
-        self._numbers = itertools.count(1)
+        # By number, who waits for an answer.
         self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._reason = "the broker has closed it"
         self._transport: asyncio.Transport | None = None
         self._is_paused = False
+        # Set when there may be credit or room again, or there never will be.
         self._freed = asyncio.Event()
-        self._looks_silent = 0
-        self._look: asyncio.TimerHandle | None = None
+        self._ticking: asyncio.TimerHandle | None = None
 
     @property
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
+    @property
+    def is_final(self) -> bool:
+        """Whether the broker has said that connecting again will fail for the same reason."""
+        return self.session.is_final
+
     # --- asyncio ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Not an instance of it with uvloop.
+        # With uvloop it is no instance of asyncio.Transport, but it has all of its methods.
         self._transport = cast("asyncio.Transport", transport)
+        if self.session.is_ended:
+            # Nobody waits for it any more.
+            self._transport.abort()
+            return
         self._transport.set_write_buffer_limits(high=OUTBOX_BYTES)
-        self._transport.write(frame(self._hello))
-        self._look = self._loop.call_later(SILENCE_LOOK_S, self._look_at_silence)
+        self._transport.write(self.session.begin(self._loop.time()))
+        self._ticking = self._loop.call_later(TICK_S, self._tick)
 
-    def _look_at_silence(self) -> None:
-        self._looks_silent += 1
-        if self._looks_silent > SILENT_LOOKS_MAX:
-            self.abort("the broker is silent")
-        else:
-            self._look = self._loop.call_later(SILENCE_LOOK_S, self._look_at_silence)
+    def _tick(self) -> None:
+        match self.session.on_tick(self._loop.time()):
+            case Ended() as ended:
+                # Nothing that waits would be read.
+                self.abort(ended.reason)
+            case _:
+                self._ticking = self._loop.call_later(TICK_S, self._tick)
 
     def data_received(self, data: bytes) -> None:
-        self._looks_silent = 0
-        try:
-            for body in self._decoder.bodies(data):
-                self._handle(self._decoder.decoded(body), len(body))
-                if not self.is_open:
-                    return
-        except WireError as problem:
-            self.end(str(problem))
+        for event in self.session.receive(data):
+            self._handle(event)
 
-    def _handle(self, message: Any, size: int) -> None:
-        match message:
-            case Delivery() | SequenceDelivery() | Lost() if self.welcomed.done():
-                self._came(message, size)
-            case Credit():
-                self.credit += message.notifications
-                self._freed.set()
+    def _handle(self, event: Event) -> None:
+        match event:
+            case Delivery() | SequenceDelivery() | Lost():
+                self._came(event, self.session.frame_bytes)
             case Accepted():
-                self._answer(message.number, None)
+                self._answer(event.number, None)
+            case Credit():
+                self._freed.set()
             case Seen():
-                self._answer(message.number, message.found)
+                self._answer(event.number, event.report)
             case Refused():
-                self._refused(message)
-            case Ping():
-                # While much waits to be sent that is a sign of life too; a broker that only pings fills no memory.
-                if not self._is_paused:
-                    self._write(_PONG)
-            case Goodbye():
-                self.is_final = message.is_final
-                self._close(message.reason[:REASON_CODEPOINTS_MAX])
-            case Welcome() if not self.welcomed.done():
-                self._welcome(message)
-            case Pong():
-                pass
+                self._refused(event)
+            case Write():
+                # While much waits to be sent, that is a sign of life too. So a broker that pings and does not read
+                # fills no memory.
+                if self.is_open and not self._is_paused:
+                    self._write(event.frame)
+            case Welcome():
+                self.broker = event.name
+                self.welcomed.set_result(event)
+                self._ready(self, event)
+            case Ended():
+                self._close(event.goodbye)
             case _:
-                self.end(f"{type(message).__name__} out of place")
-
-    def _welcome(self, welcome: Welcome) -> None:
-        if welcome.version != VERSION:
-            self.end(f"the broker speaks version {welcome.version}, {VERSION} was offered")
-            return
-        self.broker, self.credit = welcome.name, welcome.credit
-        self.welcomed.set_result(welcome)
-        self._ready(self, welcome)
+                raise AssertionError(f"{type(event).__name__} at a client")
 
     def pause_writing(self) -> None:
         self._is_paused = True
@@ -146,57 +123,60 @@ class Connection(asyncio.Protocol):
         self._freed.set()
 
     def connection_lost(self, problem: Exception | None) -> None:
-        if problem is not None:
-            self._reason = str(problem) or type(problem).__name__
-        if self._look is not None:
-            self._look.cancel()
+        self.session.lose("the broker has closed it" if problem is None else str(problem) or type(problem).__name__)
+        if self._ticking is not None:
+            self._ticking.cancel()
         if not self.welcomed.done():
-            self.welcomed.set_exception(ConnectionLostError(f"refused: {self._reason}"))
-            self.welcomed.exception()  # nobody may be there to hear it
-        self._lose()
-        if not self.lost.done():
-            self.lost.set_result(self._reason)
+            self.welcomed.set_exception(ConnectionLostError(f"refused: {self.session.reason}"))
+            self.welcomed.exception()  # asyncio complains of an exception that nobody has looked at
+        self._give_up_waiting()
+        if not self.closed.done():
+            self.closed.set_result(self.session.reason)
 
     # --- asking ---
 
     def ask(self, body: ClientRequest) -> asyncio.Future[Any]:
-        """What is asked; the answer is awaited. Whoever drops it does not hear of it."""
-        return self._asked(lambda number: Request(number, body))
+        """Sends a request. Its answer may be awaited, or dropped."""
+        self._check_open()
+        return self._asked(*self.session.ask(body))
 
-    def look(self, what: Any, notification: Notification | None) -> asyncio.Future[Any]:
-        return self._asked(lambda number: Look(number, what, notification))
+    def look(self, what: Literal["status", "explain"], notification: Notification | None) -> asyncio.Future[Any]:
+        self._check_open()
+        return self._asked(*self.session.look(what, notification))
 
     def publish(self, batch: tuple[Notification, ...], is_answered: bool) -> asyncio.Future[Any] | None:
-        """Once `allowed`."""
-        self.credit -= len(batch)
+        """Publishes as many notifications as are `allowed`."""
+        self._check_open()
+        number, frame = self.session.publish(batch, is_answered)
         if is_answered:
-            return self._asked(lambda number: Publish(number, batch))
-        self._write(frame(Publish(0, batch)))
+            return self._asked(number, frame)
+        self._write(frame)
         return None
 
     async def allowed(self) -> int:
-        """How many may be published, when it is more than none. ConnectionLostError if that will never be."""
-        while self.is_open and (self.credit < 1 or self._is_paused):
+        """Waits until notifications may be published, and returns how many. ConnectionLostError if that will never
+        be."""
+        while self.is_open and (self.session.credit < 1 or self._is_paused):
             self._freed.clear()
             await self._freed.wait()
-        if not self.is_open:
-            raise self._problem()
-        return self.credit
+        self._check_open()
+        return self.session.credit
 
-    def _asked(self, message_of: Callable[[int], Said]) -> asyncio.Future[Any]:
-        number = next(self._numbers)
-        body = frame(message_of(number))
+    def _asked(self, number: int, frame: bytes) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = self._loop.create_future()
-        self._write(body)
+        self._write(frame)
         self._waiting[number] = answer
         # Also if whoever has asked is cancelled.
         answer.add_done_callback(lambda _: self._waiting.pop(number, None))
         return answer
 
-    def _write(self, body: bytes) -> None:
-        if self._transport is None or self._transport.is_closing():
+    def _check_open(self) -> None:
+        if not self.is_open:
             raise self._problem()
-        self._transport.write(body)
+
+    def _write(self, frame: bytes) -> None:
+        assert self._transport is not None
+        self._transport.write(frame)
 
     def _refused(self, refused: Refused) -> None:
         if refused.number:
@@ -204,72 +184,74 @@ class Connection(asyncio.Protocol):
         else:
             log.warning("publication refused", extra={"kind": refused.kind, "reason": refused.reason})
 
-    def _answer(self, number: int, found: Any) -> None:
+    def _answer(self, number: int, answer: Any) -> None:
+        """The session has checked that this was asked; whoever has asked may not wait for it any more."""
         waiting = self._waiting.get(number)
         if waiting is None or waiting.done():
             return
-        if isinstance(found, CatchmentError):
-            waiting.set_exception(found)
+        if isinstance(answer, CatchmentError):
+            waiting.set_exception(answer)
         else:
-            waiting.set_result(found)
+            waiting.set_result(answer)
 
     # --- ending ---
 
     def _problem(self) -> ConnectionLostError:
-        return ConnectionLostError(f"the connection to {self.broker} was lost: {self._reason}")
+        return ConnectionLostError(f"the connection to {self.broker} was lost: {self.session.reason}")
 
     def end(self, reason: str) -> None:
         """Says why, and closes once what was written is on its way."""
         if self.is_open:
-            self._write(frame(Goodbye(reason)))
-            self._close(reason)
+            self._close(self.session.end(reason))
 
     def abort(self, reason: str) -> None:
-        self._reason = reason
-        if self._transport is not None and not self.lost.done():
+        """Closes at once: what waits to be sent is lost."""
+        self.session.lose(reason)
+        if self._transport is not None and not self.closed.done():
             self._transport.abort()
-            self._lose()
+            self._give_up_waiting()
 
     async def ended(self) -> None:
-        """After `end`: returns when it is closed, at the latest after CLOSE_S_MAX."""
+        """After `end`: returns when the connection is closed, at the latest after CLOSE_S_MAX."""
         if self._transport is not None:
-            await asyncio.wait([self.lost], timeout=CLOSE_S_MAX)
-            self.abort(self._reason)
+            await asyncio.wait([self.closed], timeout=CLOSE_S_MAX)
+            self.abort(self.session.reason)
 
-    def _close(self, reason: str) -> None:
-        self._reason = reason
+    def _close(self, goodbye: bytes) -> None:
         assert self._transport is not None
+        if goodbye:
+            self._transport.write(goodbye)
         self._transport.close()
-        self._lose()
+        self._give_up_waiting()
 
-    def _lose(self) -> None:
+    def _give_up_waiting(self) -> None:
         """Nothing is answered any more."""
-        for one in list(self._waiting.values()):
-            if not one.done():
-                one.set_exception(self._problem())
-                one.exception()  # whoever has asked hears it still; if nobody does, it is no mistake
+        for answer in list(self._waiting.values()):
+            if not answer.done():
+                answer.set_exception(self._problem())
+                answer.exception()  # whoever awaits it still gets it; asyncio does not complain if nobody does
         self._freed.set()
 
 
 async def connected(
     host: str,
     port: int,
-    hello: Hello,
-    came: Callable[[Any, int], None],
-    ready: Callable[[Connection, Welcome], None],
-) -> Connection:
-    """A connection that was welcomed. ConnectionLostError says why there is none."""
-    loop, found = asyncio.get_running_loop(), Connection(hello, came, ready)
+    session: ClientSession,
+    came: Callable[[Delivering, int], None],
+    ready: Callable[[ConnectionToBroker, Welcome], None],
+) -> ConnectionToBroker:
+    """A connection that the broker has welcomed. ConnectionLostError says why there is none."""
+    loop, connection = asyncio.get_running_loop(), ConnectionToBroker(session, came, ready)
     try:
         async with asyncio.timeout(CONNECT_S_MAX):
-            await loop.create_connection(lambda: found, host, port)
-            await asyncio.shield(found.welcomed)
-            return found
+            await loop.create_connection(lambda: connection, host, port)
+            await asyncio.shield(connection.welcomed)
+            return connection
     except ConnectionLostError:
         raise
     except OSError as problem:
         reason = "no answer" if isinstance(problem, TimeoutError) else problem.strerror or type(problem).__name__
         raise ConnectionLostError(f"cannot connect to {host}:{port}: {reason}") from None
     finally:
-        if not found.welcomed.done():
-            found.abort("not welcomed in time")
+        if not connection.welcomed.done():
+            connection.abort("not welcomed in time")

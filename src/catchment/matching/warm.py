@@ -1,13 +1,23 @@
-"""`python -m catchment.matching.warm` compiles all kernels into their cache, so that the next start is quick."""
+"""`python -m catchment.matching.warm`: compiles all kernels into their cache, so that the next start is quick.
+
+With `--matcher`, only those that a matcher runs. The others build the content graph, which brokers do not: a quarter of
+the work.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
+from multiprocessing import get_context
 from tempfile import TemporaryDirectory
+from typing import Final
 
 import pyarrow as pa
 
-from catchment.matching.kernels import graph
+from catchment.matching.kernels import graph, single
 from catchment.matching.matcher import PENDING_MAX, Matcher
 from catchment.model.filter import Filter
 
@@ -20,8 +30,18 @@ _TEXTS = (
 
 
 def warm() -> None:
-    """Compiles every kernel by using it."""
-    graph.warm()
+    """Compiles in as many processes as there are processors, each a part of the kernels: half the time of one."""
+    _compile([*_MATCHER_PARTS, graph.warm])
+
+
+def _compile(parts: Sequence[Callable[[], None]]) -> None:
+    with ProcessPoolExecutor(min(len(parts), os.cpu_count() or 1), get_context("spawn")) as pool:
+        for compiled in [pool.submit(part) for part in parts]:
+            compiled.result()
+
+
+def _warm_matcher() -> None:
+    """Takes every path of a matcher once."""
     filters = [Filter(text) for text in _TEXTS]
     many = [Filter.of(("a", ">", i), ("s", "substring", f"z{i}"), ("b", "=", i % 3)) for i in range(2 * PENDING_MAX)]
     matcher = Matcher()
@@ -52,5 +72,13 @@ def _match(matcher: Matcher, rows: list[dict[str, str | int | float | bool | dat
     matcher.nearest(rows[0])
 
 
+# The longest first. A matcher calls match_single last, after the kernels that build its index. Meanwhile another
+# process has compiled match_single, a third of all work, and this one has it from the cache.
+_MATCHER_PARTS: Final = (_warm_matcher, single.warm)
+
+
 if __name__ == "__main__":
-    warm()
+    if sys.argv[1:] == ["--matcher"]:
+        _compile(_MATCHER_PARTS)
+    else:
+        warm()

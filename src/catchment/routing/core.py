@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 M_contra = TypeVar("M_contra", bound=BrokerMessage, contravariant=True)
 
 # The holder of the table of a broker's own clients.
-CLIENTS_TABLE: Final = "clients"
+CLIENTS_TABLE: Final = "@clients"  # no broker has such a name
 
 
 class Table(Struct, frozen=True, order=True):
@@ -71,7 +71,7 @@ class KnownBroker(Struct, frozen=True):
 class Inspection(Struct, frozen=True):
     """What a core says about itself."""
 
-    # One table for each holder that has filters here, sorted by name.
+    # One table for each holder that has filters here.
     tables: tuple[Table, ...]
     work: Work = Work()
     # All brokers that this one has heard of. None if brokers of this routing system know only their neighbors.

@@ -40,7 +40,7 @@ class HybridTopology(Topology):
 
     def __post_init__(self) -> None:
         Topology.__post_init__(self)
-        if len({one.name for one in self.units}) < len(self.units):
+        if len({unit.name for unit in self.units}) < len(self.units):
             raise InputError("two units have the same name")
         for unit in self.units:
             self._check_unit(unit)
@@ -49,7 +49,8 @@ class HybridTopology(Topology):
                 raise InputError(f"the link between {shown(link.one)} and {shown(link.other)} is in no unit")
         if {broker for unit in self.units for broker in unit.brokers} != set(self.brokers):
             raise InputError("every broker is in a unit, and units have no others")
-        # As a graph of brokers and units, connected since the network is: a tree if it has one edge less than nodes.
+        # Brokers and units are the nodes of a graph, and each membership is an edge. It is connected since the network
+        # is; so it is a tree if it has one edge less than nodes.
         if sum(len(unit.brokers) for unit in self.units) != len(self.brokers) + len(self.units) - 1:
             raise InputError("units are joined in a cycle: between two units there is one way; join them as one unit")
         if len({unit.kind == "advertising" for unit in self.units}) > 1:
@@ -76,13 +77,14 @@ class HybridTopology(Topology):
         return Topology(unit.brokers, tuple(links))
 
     def memberships(self) -> dict[str, list[Membership]]:
-        found: dict[str, list[Membership]] = {broker: [] for broker in self.brokers}
+        memberships: dict[str, list[Membership]] = {broker: [] for broker in self.brokers}
         for unit in self.units:
             network = self.within(unit)
             masters = network.masters(unit.root) if unit.kind == "hierarchical" else {}
             for broker, neighbors in network.neighbors().items():
-                found[broker].append(Membership(unit.name, unit.kind, frozenset(neighbors), masters.get(broker)))
-        return found
+                member = Membership(unit.name, unit.kind, frozenset(neighbors), masters.get(broker))
+                memberships[broker].append(member)
+        return memberships
 
 
 def as_hybrid(topology: Topology) -> HybridTopology:
@@ -97,8 +99,8 @@ def as_hybrid(topology: Topology) -> HybridTopology:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A unit to be: a network, whose first broker is `gateway`, one of an earlier unit. A hierarchy has its root there
-    unless `root` names another."""
+    """A unit to be built: a network whose first broker is `gateway`, a broker of an earlier unit. A hierarchy has its
+    root there unless `root` names another broker."""
 
     name: str
     kind: Kind
@@ -116,7 +118,7 @@ def hybrid(plans: Sequence[Plan]) -> HybridTopology:
         if (plan.gateway is None) != (not units) or (plan.gateway is not None and plan.gateway not in brokers):
             raise InputError(f"unit {shown(plan.name)}: each but the first has a gateway, a broker of an earlier one")
         network = plan.network if plan.kind == "general" else plan.network.spanning_tree()
-        names = {one: f"{plan.name}.{one}" for one in network.brokers}
+        names = {broker: f"{plan.name}.{broker}" for broker in network.brokers}
         if plan.gateway is not None:
             names[network.brokers[0]] = plan.gateway
         for link in network.links:
@@ -173,7 +175,7 @@ def random_hybrid(seed: int, kinds: Sequence[Kind] = _SUBSCRIBING) -> HybridTopo
         kind = rng.choice(kinds)
         network = random_network(rng.randint(2, 4), rng.randrange(1_000_000), rng.randrange(3))
         gateway = rng.choice(brokers) if brokers else None
-        own = [f"{name}.{one}" for one in network.brokers[0 if gateway is None else 1 :]]
+        own = [f"{name}.{broker}" for broker in network.brokers[0 if gateway is None else 1 :]]
         root = rng.choice([*own, gateway or own[0]]) if kind == "hierarchical" else None
         plans.append(Plan(name, kind, network, gateway, root))
         brokers += own

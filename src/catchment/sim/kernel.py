@@ -1,15 +1,14 @@
-"""The clock and the queue of a simulation: occurrences in the order of (time, sequence).
+"""The clock and the queue of a simulation: occurrences in the order of (time, number).
 
 Two occurrences of one time happen in the order in which they were scheduled, so a run depends on nothing but what was
-scheduled. An occurrence may be idle (refresh, expiry): when only idle ones are left, the network is at rest. A budget
-ends a run that would go on for ever.
+scheduled. An occurrence may be idle (refresh, expiry): when only idle ones are left, the network is at rest. One that
+is cancelled does not happen, and nobody waits for it. A budget ends a run that would go on for ever.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from math import inf
 from typing import Final
 
 from catchment.errors import LimitError
@@ -25,47 +24,57 @@ class Kernel:
     def __init__(self, occurrences_max: int = OCCURRENCES_MAX) -> None:
         self.now: Time = 0
         self.occurrences_max = occurrences_max
-        self._queue: list[tuple[Time, int, bool, Callable[..., None], tuple[object, ...]]] = []
+        self.performed = 0
+        self._queue: list[tuple[Time, int, Callable[..., None], tuple[object, ...]]] = []
         self._scheduled = 0
-        self._idle = 0
+        # By number, of those in the queue. No occurrence is in both.
+        self._idle: set[int] = set()
+        self._cancelled: set[int] = set()
 
     @property
     def is_at_rest(self) -> bool:
         """Whether only idle occurrences are left."""
-        return len(self._queue) == self._idle
+        return len(self._queue) == len(self._idle) + len(self._cancelled)
 
-    @property
-    def performed(self) -> int:
-        return self._scheduled - len(self._queue)
-
-    def schedule(self, at: Time, work: Callable[..., None], *arguments: object, is_idle: bool = False) -> None:
-        """LimitError past the budget."""
+    def schedule(self, at: Time, work: Callable[..., None], *arguments: object, is_idle: bool = False) -> int:
+        """The number of the occurrence. LimitError past the budget."""
         assert at >= self.now, "nothing happens in the past"
         if self._scheduled >= self.occurrences_max:
             raise LimitError(
                 "OCCURRENCES_MAX", self.occurrences_max, f"more at time {self.now:,}", "does it loop? else raise it"
             )
         self._scheduled += 1
-        self._idle += is_idle
-        heappush(self._queue, (at, self._scheduled, is_idle, work, arguments))
+        if is_idle:
+            self._idle.add(self._scheduled)
+        heappush(self._queue, (at, self._scheduled, work, arguments))
+        return self._scheduled
+
+    def cancel(self, number: int) -> None:
+        """Of an occurrence that has not happened yet."""
+        self._idle.discard(number)
+        self._cancelled.add(number)
 
     def settle(self, until: Time | None = None) -> None:
         """Performs what is scheduled, and what that schedules, until the network is at rest or a time is over."""
-        queue, end = self._queue, inf if until is None else until
-        while len(queue) > self._idle:
-            if queue[0][0] > end:
-                assert until is not None
+        while not self.is_at_rest:
+            if until is not None and self._queue[0][0] > until:
                 self.now = until
                 return
-            self.now, _, is_idle, work, arguments = heappop(queue)
-            self._idle -= is_idle
-            work(*arguments)
+            self._perform_next()
 
     def run(self, until: Time) -> None:
         """Performs what is scheduled up to a time, and what that schedules."""
-        queue = self._queue
-        while queue and queue[0][0] <= until:
-            self.now, _, is_idle, work, arguments = heappop(queue)
-            self._idle -= is_idle
-            work(*arguments)
+        while self._queue and self._queue[0][0] <= until:
+            self._perform_next()
         self.now = max(self.now, until)
+
+    def _perform_next(self) -> None:
+        at, number, work, arguments = heappop(self._queue)
+        if number in self._cancelled:
+            # The clock does not move: it is as if it had never been scheduled.
+            self._cancelled.remove(number)
+            return
+        self._idle.discard(number)
+        self.now = at
+        self.performed += 1
+        work(*arguments)

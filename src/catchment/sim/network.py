@@ -3,12 +3,12 @@
 A link has a delay and may lose, double and reorder what it carries. Over that runs one of two transports:
 
 stream    what the seam promises (`routing/core.py`): in order, each once. What the link loses is sent again after a
-          round trip, so loss shows as delay and as bytes; when the link fails, all that is under way is gone, and
-          both ends are told.
-datagram  the link as it is, for systems that state again what may be lost.
+          round trip, so loss shows as delay and as bytes. When the link fails, all that is under way is gone, and both
+          ends are told.
+datagram  the link as it is, for systems that say again what may be lost.
 
-A link is usable while neither it is cut nor one of its brokers is down. Each time it becomes usable is a new
-*incarnation*: nothing sent in one arrives in another.
+A link is usable while it is not cut and both its brokers are up. Each time it becomes usable a new *incarnation* of it
+begins: nothing that is sent in one arrives in another.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from catchment.routing.messages import Neighbor, Time
 Transport = Literal["stream", "datagram"]
 
 MILLISECOND: Final = 1_000
-# Resending gives up to chance at some time: past so many losses in a row the next try arrives.
+# After so many losses in a row the next try arrives: else a run of bad luck would have no end.
 RESENDS_MAX: Final = 16
 # The kind of what carries notifications; other kinds are the names of messages.
 NOTIFICATIONS: Final = "notifications"
@@ -40,13 +40,13 @@ class Quality:
     duplicate_share: float = 0.0
     reorder_share: float = 0.0
     transport: Transport = "stream"
-    # A delay and nothing else: asked for everything that is sent.
+    # Whether it has a delay and nothing else. It is asked for everything that is sent, so it is computed once.
     is_flawless: bool = field(init=False)
 
     def __post_init__(self) -> None:
         shares = (self.loss_share, self.duplicate_share, self.reorder_share)
         object.__setattr__(self, "is_flawless", not self.jitter_us and not any(shares))
-        if not all(0 <= one < 1 for one in shares) or self.delay_us < 1 or self.jitter_us < 0:
+        if not all(0 <= share < 1 for share in shares) or self.delay_us < 1 or self.jitter_us < 0:
             raise InputError(
                 "a link's shares are from 0 to less than 1, its delay at least 1 µs, its jitter not negative"
             )
@@ -54,7 +54,7 @@ class Quality:
 
 @dataclass(slots=True, eq=False)
 class LinkState:
-    """One link of a running simulation."""
+    """A link of a running simulation, between the brokers `one` and `other`."""
 
     one: str
     other: str
@@ -69,8 +69,8 @@ class LinkState:
 
 @dataclass(slots=True, eq=False)
 class Carried:
-    """What went one way over a link, of one kind. Of notifications, how many there were in the messages, and how many
-    were sent on by a broker that handled them, not one that only relayed them."""
+    """What went one way over a link, of one kind of message. `notifications` is how many there were in the messages;
+    `logical` is how many of them were sent by a broker that handled them, not one that only relayed them."""
 
     messages: int = 0
     bytes: int = 0
@@ -80,7 +80,7 @@ class Carried:
 
 @dataclass(slots=True, eq=False)
 class Direction:
-    """One way over a link: when the last thing sent so far arrives, and what was carried, by kind."""
+    """One way over a link: when the last thing sent so far arrives, and what was carried, by kind of message."""
 
     link: LinkState
     sender: Neighbor
@@ -133,6 +133,7 @@ def arrivals(quality: Quality, direction: Direction, now: Time, rng: random.Rand
         arrival = now + delay + (sent - 1) * 2 * delay
         if quality.duplicate_share and rng.random() < quality.duplicate_share:
             sent += 1  # the receiver knows it already
+    # A stream keeps its order: nothing arrives before what was sent earlier.
     arrival = max(arrival, direction.last_arrival)
     direction.last_arrival = arrival
     return (arrival,), sent
@@ -141,9 +142,9 @@ def arrivals(quality: Quality, direction: Direction, now: Time, rng: random.Rand
 def _datagram_arrivals(quality: Quality, arrival: Time, delay: Time, rng: random.Random) -> tuple[list[Time], int]:
     if quality.loss_share and rng.random() < quality.loss_share:
         return [], 1
-    found = [arrival]
+    times = [arrival]
     if quality.reorder_share and rng.random() < quality.reorder_share:
-        found[0] += rng.randrange(3 * delay) + 1
+        times[0] += rng.randrange(3 * delay) + 1
     if quality.duplicate_share and rng.random() < quality.duplicate_share:
-        found.append(arrival + rng.randrange(delay) + 1)
-    return found, len(found)
+        times.append(arrival + rng.randrange(delay) + 1)
+    return times, len(times)

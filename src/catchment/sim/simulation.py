@@ -3,13 +3,13 @@
 The same topology, cores, requests and seed give the same run, to the last byte. A broker is a `Node`, as in the live
 broker: the simulator only carries what nodes send, and counts it. Clients are at their broker without delay or cost.
 
-A broker that crashes loses its node and all that is in it, and its clients their connection; when it restarts it has
-a new core, its links come up, and its clients connect again and state again what they want, as a client's library
+A broker that crashes loses its node and all that is in it, and its clients lose their connection. When it restarts it
+has a new core, its links come up, and its clients connect again and ask again for what they want, as a client's library
 does. A client that roams does that at another broker; it brings along what it has seen.
 
 Bytes are those of the wire. With a `language` (`wire.messages.between_brokers`) everything between brokers is encoded
-and decoded, so that what a broker of another system would say, or write as a header, is found; without one it is only
-measured, which is quicker.
+and decoded: a core that says, or writes as a header, what its system does not know raises WireError. Without a
+language, messages are only measured, which is quicker.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final, Literal, Protocol
 
 from catchment.errors import CatchmentError, InputError, shown
 from catchment.model.advertisement import Advertisement
+from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
@@ -38,7 +40,6 @@ from catchment.routing.messages import (
     Deliver,
     DeliverSequence,
     Neighbor,
-    Refuse,
     Resume,
     Routed,
     SetTimer,
@@ -49,19 +50,16 @@ from catchment.routing.messages import (
     Unsubscribe,
     Wanted,
 )
-from catchment.routing.parts.wanted import cancels
 from catchment.sim.kernel import OCCURRENCES_MAX, Kernel
 from catchment.sim.network import NOTIFICATIONS, Direction, LinkState, Quality, Traffic, arrivals
+from catchment.sim.outlets import ToClient, ToNeighbor
 from catchment.sim.topology import Topology
-from catchment.wire.frames import LINK_FRAME_BYTES_MAX, Decoder, batch_frame, batch_size, delivery_frame, frame
-from catchment.wire.messages import SequenceDelivery
+from catchment.wire.frames import LINK_FRAME_BYTES_MAX, Decoder, batch_frame, batch_size, frame
 
 MakeCore = Callable[[str], RoutingCore[Any]]
 # Why something is sent: a change (what a client asked, a fault) by its time, a notification, or an idle timer.
 Cause = Time | Literal["traffic", "idle"]
 
-# A delivery of no more than this fits a frame for sure.
-SUBSCRIPTIONS_FEW, NOTIFICATION_BYTES_FEW = 256, 65_536
 # Publication times are instants: runs begin at this one.
 BEGINNING: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -89,8 +87,15 @@ class SimClient:
         return Client(self.identity)
 
 
+def is_cancelled(wanted: Wanted, unwanted: Filter | Pattern) -> bool:
+    """Whether an unsubscription ends a subscription (SIENA §3.8), by the model alone: checkers know from this what
+    clients want, so it is not the rule that brokers go by."""
+    sought = wanted.filter if isinstance(wanted, Cesql) else wanted
+    return type(sought) is type(unwanted) and unwanted.covers(sought)  # type: ignore[arg-type]  # of the same kind
+
+
 class Observer(Protocol):
-    """Is told of what clients do and get; for checkers and measures."""
+    """Is told what clients publish and get; for checkers and measures."""
 
     def published(self, simulation: Simulation, client: SimClient, notification: Notification, /) -> None: ...
 
@@ -122,14 +127,15 @@ class Simulation:
         # Control messages that arrived, by what caused them: a change, traffic, or an idle timer.
         self.control_caused: Counter[str] = Counter()
         self._cause: Cause = 0
+        # The batch that a core was given last: while it answers, headers are looked up here.
         self._handed_over: Sequence[Routed] = ()
         self._make_core = make_core
         self._decoder: Decoder[Any] | None = None if language is None else Decoder(language, LINK_FRAME_BYTES_MAX)
         self._rng = random.Random(seed)
         self._observers = tuple(observers)
         self._kernel = Kernel(occurrences_max)
-        self._lives: dict[str, int] = dict.fromkeys(topology.brokers, 0)
-        self._timers: dict[tuple[str, str], int] = {}
+        # By broker and name, the number of the occurrence.
+        self._timers: dict[str, dict[str, int]] = {broker: {} for broker in topology.brokers}
         # What nodes that crashed had counted, less what was counted before the last reset.
         self._unwanted_before = 0
         self._work_before = Work()
@@ -137,8 +143,8 @@ class Simulation:
         self._ways: dict[str, dict[str, Direction]] = {broker: {} for broker in topology.brokers}
         for link in topology.links:
             state = LinkState(link.one, link.other, link.cost)
-            for one, other in ((link.one, link.other), (link.other, link.one)):
-                self._ways[one][other] = Direction(state, Neighbor(one), other)
+            for sender, receiver in ((link.one, link.other), (link.other, link.one)):
+                self._ways[sender][receiver] = Direction(state, Neighbor(sender), receiver)
         self.traffic = Traffic(way for ways in self._ways.values() for way in ways.values())
         for broker in topology.brokers:
             self._start(broker)
@@ -181,7 +187,7 @@ class Simulation:
         return self.clients.setdefault(identity, SimClient(identity))
 
     def connect(self, identity: str, broker: str) -> None:
-        """Comes to a broker, from another if it was at one."""
+        """The client comes to a broker. If it is at another, it leaves that first."""
         if broker not in self.nodes:
             raise InputError(f"there is no broker {shown(broker)}")
         self.disconnect(identity)
@@ -208,7 +214,7 @@ class Simulation:
             return
         client.is_connected = True
         self._change()
-        node.client_up(client.interface, client.identity, dict(client.seen), _ToClient(self, client))
+        node.client_up(client.interface, client.identity, dict(client.seen), ToClient(self, client))
         for advertisement in client.advertisements:
             self._ask(client, Advertise(client.identity, advertisement))
         for id, wanted in client.wants.items():
@@ -221,7 +227,7 @@ class Simulation:
             node.requested(client.interface, 1, request)
 
     def _change(self) -> None:
-        """The core of a broker is told of a change: what follows is caused by it."""
+        """The core of a broker is told of a change; the messages that follow are counted as caused by it."""
         self._cause = self.now
         self.core_messages += 1
 
@@ -237,7 +243,7 @@ class Simulation:
 
     def unsubscribe(self, identity: str, unwanted: Filter | Pattern) -> None:
         client = self.client(identity)
-        for id in [id for id, wanted in client.wants.items() if cancels(unwanted, wanted)]:
+        for id in [id for id, wanted in client.wants.items() if is_cancelled(wanted, unwanted)]:
             del client.wants[id]
         self._ask(client, Unsubscribe(identity, unwanted))
 
@@ -262,6 +268,10 @@ class Simulation:
         client.is_suspended = False
         self._ask(client, Resume(identity))
 
+    def ask(self, identity: str, request: ClientRequest) -> None:
+        """Any request, as it is: what is asked does not count as what the client wants."""
+        self._ask(self.client(identity), request)
+
     def fall_behind(self, identity: str) -> None:
         """The client reads nothing more: what it is due is lost, and counted by its broker."""
         client = self.client(identity)
@@ -276,7 +286,7 @@ class Simulation:
             node.caught_up(client.interface)
 
     def publish(self, identity: str, attributes: Mapping[str, Value]) -> Notification | None:
-        """The notification, stamped; None if the client is nowhere."""
+        """The notification, stamped; None if the client is not connected."""
         client = self.client(identity)
         node = self._node_of(client)
         if node is None:
@@ -317,7 +327,9 @@ class Simulation:
             self._unwanted_before += node.totals.unwanted
             self._work_before = _sum(self._work_before, node.core.inspect().work)
         self.nodes[broker] = None
-        self._lives[broker] += 1
+        for number in self._timers[broker].values():
+            self._kernel.cancel(number)
+        self._timers[broker].clear()
         for client in self.clients.values():
             if client.home == broker:
                 client.is_connected = client.is_suspended = client.is_behind = False
@@ -333,11 +345,11 @@ class Simulation:
                 self._attach(self.clients[identity])
 
     def _start(self, broker: str) -> None:
-        set_timer = _Timers(self, broker, self._lives[broker]).set
+        set_timer = partial(self._set_timer, broker)
         self.nodes[broker] = Node(broker, self._make_core(broker), lambda: self._kernel.now, set_timer)
 
     def _refresh_links(self, brokers: Sequence[str]) -> None:
-        """Tells the ends of links that have become usable or are so no longer."""
+        """Tells both ends of each link of these brokers that has become usable, or is usable no longer."""
         self._cause = self.now
         changed: list[LinkState] = []
         for broker in brokers:
@@ -345,10 +357,12 @@ class Simulation:
                 usable = not link.is_cut and self.nodes[link.one] is not None and self.nodes[link.other] is not None
                 if usable != link.is_usable and link not in changed:
                     link.is_usable = usable
+                    # Nothing that is under way arrives: it belongs to the incarnation before.
                     link.incarnation += 1
                     self._ways[link.one][link.other].last_arrival = 0
                     self._ways[link.other][link.one].last_arrival = 0
                     changed.append(link)
+        # Only now, when all states are known: a node that is told may send at once over any of them.
         for link in sorted(changed, key=lambda link: (link.one, link.other)):
             for end in (link.one, link.other):
                 self._tell_link(end, link)
@@ -359,7 +373,7 @@ class Simulation:
             return
         self.core_messages += 1
         if link.is_usable:
-            node.link_up(Neighbor(other), link.cost, _ToNeighbor(self, self._ways[broker][other]))
+            node.link_up(Neighbor(other), link.cost, ToNeighbor(self, self._ways[broker][other]))
         else:
             node.link_down(Neighbor(other))
 
@@ -412,14 +426,15 @@ class Simulation:
         node.arrived(way.sender, batch)
 
     def hops_of(self, notification: Notification) -> int | None:
-        """Within a delivery: how many links it has come; None if it was not delivered as it came."""
+        """While it is being delivered: how many links it has come. None for what is not delivered as it comes: what
+        waited for a suspended client, and sequences."""
         for routed in self._handed_over:
             if routed.notification is notification:
                 return routed.header.hops
         return None
 
     def delivered(self, client: SimClient, delivery: Deliver | DeliverSequence) -> None:
-        """A broker has delivered something."""
+        """A broker has delivered something to a client's connection."""
         identity = self.clients[delivery.identity]
         assert identity.is_connected, "nobody is there to deliver to"
         assert identity.home == client.home, "a broker delivers to its own clients"
@@ -431,19 +446,21 @@ class Simulation:
         for observer in self._observers:
             observer.delivered(self, identity, delivery)
 
-    def set_timer(self, broker: str, life: int, timer: SetTimer) -> None:
-        key = (broker, timer.name)
-        self._timers[key] = generation = self._timers.get(key, 0) + 1
+    def _set_timer(self, broker: str, timer: SetTimer) -> None:
+        timers = self._timers[broker]
+        if (before := timers.pop(timer.name, None)) is not None:
+            self._kernel.cancel(before)
         cause: Cause = "idle" if timer.is_idle else self._cause
         due = max(timer.at, self.now)
-        self._kernel.schedule(due, self._fire, broker, timer.name, generation, life, cause, is_idle=timer.is_idle)
+        timers[timer.name] = self._kernel.schedule(due, self._fire, broker, timer.name, cause, is_idle=timer.is_idle)
 
-    def _fire(self, broker: str, name: str, generation: int, life: int, cause: Cause) -> None:
+    def _fire(self, broker: str, name: str, cause: Cause) -> None:
+        del self._timers[broker][name]
         node = self.nodes[broker]
-        if node is not None and life == self._lives[broker] and generation == self._timers[broker, name]:
-            self._cause = cause
-            self.core_messages += 1
-            node.timer_fired(name)
+        assert node is not None, "a crash cancels timers"
+        self._cause = cause
+        self.core_messages += 1
+        node.timer_fired(name)
 
     # --- measures ---
 
@@ -469,77 +486,11 @@ class Simulation:
         self.core_messages = 0
         self.converged_at.clear()
         self.control_caused.clear()
+        # Nodes go on counting: what they have counted so far is taken off from now on.
         self._unwanted_before -= self.unwanted
         work = self.work
         self._work_before = _sum(self._work_before, Work(-work.matched, -work.compared))
 
 
-def _sum(one: Work, other: Work) -> Work:
-    return Work(one.matched + other.matched, one.compared + other.compared)
-
-
-@dataclass(frozen=True, slots=True)
-class _Timers:
-    """The timers of a broker, in one of its lives."""
-
-    simulation: Simulation
-    broker: str
-    life: int
-
-    def set(self, timer: SetTimer) -> None:
-        self.simulation.set_timer(self.broker, self.life, timer)
-
-
-@dataclass(frozen=True, slots=True)
-class _ToNeighbor:
-    """The sending side of a link."""
-
-    simulation: Simulation
-    way: Direction
-
-    def send(self, message: BrokerMessage) -> None:
-        if self.way.link.is_usable:
-            self.simulation.carry_message(self.way, message)
-
-    def forward(self, batch: Sequence[Routed], is_relayed: bool) -> int:
-        if self.way.link.is_usable:
-            self.simulation.carry_batch(self.way, batch, is_relayed)
-        return 1
-
-    def end(self, reason: str) -> None:
-        """As in the live broker: the connection ends, and begins anew."""
-        one, other = self.way.sender.name, self.way.receiver
-        self.simulation.cut(one, other)
-        self.simulation.heal(one, other)
-
-
-@dataclass(frozen=True, slots=True)
-class _ToClient:
-    """The sending side of a client's connection."""
-
-    simulation: Simulation
-    client: SimClient
-
-    def deliver(self, delivery: Deliver) -> None:
-        notification, subscriptions = delivery.notification, delivery.subscriptions
-        if len(subscriptions) > SUBSCRIPTIONS_FEW or len(notification.packed) > NOTIFICATION_BYTES_FEW:
-            # Only then the frame might be too long, as in the live broker.
-            delivery_frame(delivery.identity, subscriptions, notification.packed)
-        self.simulation.delivered(self.client, delivery)
-
-    def deliver_sequence(self, delivery: DeliverSequence) -> None:
-        frame(SequenceDelivery(delivery.identity, delivery.subscription, delivery.notifications))
-        self.simulation.delivered(self.client, delivery)
-
-    def tell_lost(self, identity: str, count: int) -> None:
-        self.simulation.clients[identity].missed += count
-
-    def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
-        self.client.refused += [refusal.error for refusal in refusals]
-
-    def is_behind(self) -> bool:
-        return self.client.is_behind
-
-    def end(self, reason: str) -> None:
-        """Nobody takes the place of a simulated client."""
-        raise AssertionError(f"{self.client.identity} was ended: {reason}")
+def _sum(first: Work, second: Work) -> Work:
+    return Work(first.matched + second.matched, first.compared + second.compared)

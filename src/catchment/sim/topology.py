@@ -3,10 +3,12 @@
 Brokers are named by numbers from 0. A link has a cost, which is also its delay in milliseconds unless a scenario
 says otherwise. The same seed gives the same network.
 
-transit-stub  after GT-ITM: domains of transit nodes, each transit node with stub domains, the nodes of a domain joined
-              at random; intra-domain links are cheap, those between stub and transit dearer, between transit
-              domains dearest. Edge probabilities and sizes are parameters; those of the texts are the defaults.
-backbone      24 nodes in the manner of a provider's backbone: a ring of hubs with chords, the others at two hubs.
+transit-stub  after GT-ITM: domains of transit nodes, each transit node with stub domains. The nodes of a domain are
+              joined at random. Links within a domain are cheap, links between a stub and its transit node cost more,
+              links between transit domains cost most. Edge probabilities and sizes are parameters; those of the texts
+              are the defaults.
+backbone      24 nodes in the manner of a provider's backbone: a ring of hubs with chords; each other node is linked to
+              two hubs.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ STUB_COST, ACCESS_COST, TRANSIT_COST = 1, 5, 20
 
 @dataclass(frozen=True, slots=True, order=True)
 class Link:
-    """Between two brokers, the lesser name first."""
+    """Between two brokers: `one` has the lesser name."""
 
     one: str
     other: str
@@ -61,37 +63,38 @@ class Topology:
 
     def neighbors(self) -> dict[str, dict[str, int]]:
         """For each broker its neighbors with the costs of the links, by name."""
-        found: dict[str, dict[str, int]] = {one: {} for one in self.brokers}
+        costs: dict[str, dict[str, int]] = {broker: {} for broker in self.brokers}
         for link in sorted(self.links):
-            found[link.one][link.other] = found[link.other][link.one] = link.cost
-        return found
+            costs[link.one][link.other] = costs[link.other][link.one] = link.cost
+        return costs
 
     def reached(self, start: str) -> set[str]:
-        neighbors, found, waiting = self.neighbors(), {start}, [start]
+        neighbors, near, waiting = self.neighbors(), {start}, [start]
         while waiting:
-            fresh = [one for one in neighbors[waiting.pop()] if one not in found]
-            found.update(fresh)
+            fresh = [broker for broker in neighbors[waiting.pop()] if broker not in near]
+            near.update(fresh)
             waiting += fresh
-        return found
+        return near
 
     def masters(self, root: str | None = None) -> dict[str, str | None]:
         """Each broker's neighbor on the shortest way to the root: the hierarchy of least cost."""
         start = self.brokers[0] if root is None else root
         neighbors = self.neighbors()
-        found: dict[str, str | None] = {}
+        masters: dict[str, str | None] = {}
         waiting: list[tuple[int, str, str | None]] = [(0, start, None)]
         while waiting:
-            cost, one, master = heappop(waiting)
-            if one in found:
+            # The nearest to the root comes first, so the first master that a broker gets is its best.
+            cost, broker, master = heappop(waiting)
+            if broker in masters:
                 continue
-            found[one] = master
-            for other, step in neighbors[one].items():
-                heappush(waiting, (cost + step, other, one))
-        return found
+            masters[broker] = master
+            for other, step in neighbors[broker].items():
+                heappush(waiting, (cost + step, other, broker))
+        return masters
 
     def spanning_tree(self, root: str | None = None) -> Topology:
         """The network without its redundant links."""
-        kept = {frozenset((one, master)) for one, master in self.masters(root).items() if master is not None}
+        kept = {frozenset((broker, master)) for broker, master in self.masters(root).items() if master is not None}
         return Topology(self.brokers, tuple(link for link in self.links if {link.one, link.other} in kept))
 
 
@@ -123,7 +126,7 @@ def ring(count: int) -> Topology:
 
 
 def mesh(count: int) -> Topology:
-    """Each with each."""
+    """Each broker is linked to each other."""
     return _topology(count, combinations(range(count), 2))
 
 
@@ -187,11 +190,11 @@ class TransitStub:
 
 def transit_stub(parameters: TransitStub, seed: int) -> Topology:
     rng = random.Random(seed)
-    found: dict[frozenset[int], int] = {}
+    costs: dict[frozenset[int], int] = {}
     domains, stubs = _placed(parameters)
 
     def join(one: int, other: int, cost: int) -> None:
-        found.setdefault(frozenset((one, other)), cost)
+        costs.setdefault(frozenset((one, other)), cost)
 
     for nodes in domains:
         for one, other in _domain(rng, nodes, parameters.transit_edge_share):
@@ -202,13 +205,13 @@ def transit_stub(parameters: TransitStub, seed: int) -> Topology:
         for one, other in _domain(rng, nodes, parameters.stub_edge_share):
             join(one, other, STUB_COST)
         join(transit, rng.choice(nodes), ACCESS_COST)
-    transits = [one for nodes in domains for one in nodes]
+    transits = [node for nodes in domains for node in nodes]
     for _ in range(parameters.extra_transit_stub):
         join(rng.choice(transits), rng.choice(rng.choice(stubs)[1]), ACCESS_COST)
     for _ in range(parameters.extra_stub_stub if len(stubs) > 1 else 0):
         (_, first), (_, second) = rng.sample(stubs, 2)
         join(rng.choice(first), rng.choice(second), ACCESS_COST)
-    pairs = ((*sorted(pair), cost) for pair, cost in found.items())
+    pairs = ((*sorted(pair), cost) for pair, cost in costs.items())
     return _topology(parameters.count, pairs)  # type: ignore[arg-type]  # a pair has two
 
 
@@ -236,7 +239,7 @@ def _placed(parameters: TransitStub) -> tuple[list[list[int]], list[tuple[int, l
 
 
 def _domain(rng: random.Random, nodes: Sequence[int], edge_share: float) -> Iterator[tuple[int, int]]:
-    """Links within a domain: a random tree, so that it is connected, and each other link with a probability."""
+    """Links within a domain: a random tree, so that it is connected, and each other link with this probability."""
     shuffled = rng.sample(list(nodes), len(nodes))
     tree = {frozenset((shuffled[i], shuffled[rng.randrange(i)])) for i in range(1, len(nodes))}
     for one, other in combinations(nodes, 2):

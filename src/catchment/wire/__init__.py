@@ -1,4 +1,10 @@
-"""What goes over a connection, without input or output: messages, frames, and the session of either end.
+"""What goes over a connection, without input or output: messages, frames, and one session protocol for both ends.
 
-`docs/protocol.md` describes all of it for those who write a client in another language.
+messages.py    the messages
+frames.py      messages to bytes and back
+states.py      the table: what may be said in which state of a connection
+greetings.py   names, versions and routing systems: which `Hello` and which `Welcome` is refused
+session.py     the protocol of either end: bytes in, events out; messages in, bytes out
+
+`docs/protocol.md` describes all of it for people who write a client in another language.
 """

@@ -1,23 +1,20 @@
-"""What goes over a connection: frames of MessagePack, and nothing that does input or output.
+"""Messages to bytes and back.
 
 A frame is the length of its body in four bytes, the most significant first, and the body: one message as a MessagePack
-array that begins with the message's name. `docs/protocol.md` says it all for those who write a client in another
-language.
+array that begins with the message's name.
 
-    decoder = Decoder(ToBroker)
+    decoder = Decoder(Request | Publish | Ping)
     for message in decoder.feed(bytes_read): …
     transport.write(frame(message))
 
-A connection begins with a `Hello` and is answered with a `Welcome` or a `Goodbye`. A client then sends `Request`,
-`Publish` and `Pong`, a broker answers and delivers; two brokers send each other what cores say and `Batch`.
+Whose fault. A bad frame ends the connection, because what comes after it cannot be trusted: `WireError` says what was
+wrong with it. A frame that is too long is refused when its length is read, before memory is taken for it. Within a
+frame nothing is larger than the frame, and strings, attributes and filters have the limits of the model.
 
-A bad frame ends a connection: what comes after it cannot be trusted. `WireError` says what was wrong with it. A frame
-that is too long is refused when its length is read, before there is room for it; within a frame nothing is larger than
-the frame, and strings, attributes and filters have the limits of the model.
-
-What a client asks may be well said and still not be had: a filter that does not parse, a notification past a limit.
-That is no bad frame: it comes as `Unfit`, to be answered with `Refused`, and the connection goes on. A value that is no
-value (NaN, an integer of more than 64 bits, a name with `$`) is a bad frame: no client writes it but a broken one.
+A client may ask in a good frame for what it cannot have: a filter that does not parse, a notification past a limit.
+The decoder gives `Unfit` for that; the broker answers with `Refused`, and the connection goes on. But something that
+is no value at all (NaN, an integer of more than 64 bits, a name with `$`) is a bad frame: only a broken client writes
+it.
 """
 
 from __future__ import annotations
@@ -44,37 +41,40 @@ from catchment.wire.messages import Batch, Delivery, H, Parcel, Publish, Unfit
 
 # 2: notifications between brokers travel in parcels of one header.
 VERSION: Final = 2
-# One notification with the largest payload, or some thousand small ones; a receiver holds one frame at a time.
+# One notification with the largest payload, or some thousand small ones. A receiver holds one frame at a time.
 FRAME_BYTES_MAX: Final = 4 * 1_048_576
-# Between brokers: all that the clients of one want is one message.
+# Between brokers: one message says all that the clients of a broker want.
 LINK_FRAME_BYTES_MAX: Final = 32 * 1_048_576
-# The first frame, of who is not known yet: its greatest part is what a client has seen.
+# The first frame, which comes from somebody unknown. Its largest part is what a client has seen.
 HELLO_BYTES_MAX: Final = 2 * 1_048_576
-# One notification with envelope and payload: leaves room in a frame for whom it is for.
+# One notification with envelope and payload. It leaves room in a frame for the subscriptions that it matches.
 NOTIFICATION_BYTES_MAX: Final = 2 * 1_048_576
-# Notifications of one `Publish` or `Batch`: a receiver handles them in one go.
+# Notifications of one `Publish` or `Batch`: a receiver handles them in one call.
 BATCH_MAX: Final = 4_096
-# Of what the other side gives as its reason to end: what is remembered and logged.
+# Of the reason in a `Goodbye`: the rest is neither remembered nor logged.
 REASON_CODEPOINTS_MAX: Final = 1_024
-# Past so many bytes the next notifications go in another frame: they need not wait for each other.
+# Past this, the next notifications go in another frame, so that the first ones need not wait for the last.
 PIECE_BYTES: Final = 1_048_576
 
 _LENGTH: Final = Layout(">I")
-# Beginnings of deliveries that are kept, each for so many subscriptions at most: some megabytes.
+# The cache of beginnings of deliveries: how many, and for how many subscriptions each at most. Some megabytes.
 _HEADS_MAX, _HEAD_SUBSCRIPTIONS_MAX = 4_096, 8
 
 
 class WireError(RemoteProtocolError):
-    """What came over a connection is no message of this protocol; that connection ends."""
+    """The other side has sent something that is no message, or not one that was expected: the connection ends.
 
-    def __init__(self, what: str) -> None:
+    `name` is the name that the message begins with, if there is one."""
+
+    def __init__(self, what: str, name: str = "") -> None:
         super().__init__("", what)
+        self.name = name
 
     def __str__(self) -> str:
         return f"bad frame: {self.what}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.what,)
+        return type(self), (self.what, self.name)
 
 
 M = TypeVar("M")
@@ -118,19 +118,19 @@ def _decoded(kind: Any, value: Any) -> Any:
 
 _encode: Final = msgspec.msgpack.Encoder(enc_hook=_encoded).encode
 _HEADER: Final = attrgetter("header")
-# A length, and an array of two that begins with the name.
+# The length, the head of an array of two, and the name.
 _BATCH_HEAD_SIZE: Final = 4 + 1 + len(_encode("Batch"))
 
 
 def frame(message: Said, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
-    """A message as it is sent; LimitError if it is too long for that."""
+    """A message as it is sent. LimitError if it is too long."""
     return _framed(_encode(message), bytes_max)
 
 
 def delivery_frame(identity: str, subscriptions: tuple[str, ...], notification: bytes) -> bytes:
-    """The frame of a `Delivery` whose notification is encoded already."""
-    few = len(subscriptions) <= _HEAD_SUBSCRIPTIONS_MAX
-    head = (_recalled_head if few else _delivery_head)(identity, subscriptions)
+    """The frame of a `Delivery` whose notification is encoded already. LimitError if it is too long."""
+    are_few = len(subscriptions) <= _HEAD_SUBSCRIPTIONS_MAX
+    head = (_recalled_head if are_few else _delivery_head)(identity, subscriptions)
     size = len(head) + len(notification)
     if size > FRAME_BYTES_MAX:
         raise LimitError("FRAME_BYTES_MAX", FRAME_BYTES_MAX, f"{size:,} bytes")
@@ -139,16 +139,17 @@ def delivery_frame(identity: str, subscriptions: tuple[str, ...], notification: 
 
 def _delivery_head(identity: str, subscriptions: tuple[str, ...]) -> bytes:
     """A `Delivery` up to its notification."""
-    whole = _encode(("Delivery", identity, subscriptions, None))
-    return whole[:-1]
+    delivery = _encode(("Delivery", identity, subscriptions, None))
+    # The last byte is the None, where the notification goes.
+    return delivery[:-1]
 
 
-# A stream of notifications is for the same few, over and over.
+# A stream of notifications goes to the same few identities and subscriptions, over and over.
 _recalled_head: Final = lru_cache(_HEADS_MAX)(_delivery_head)
 
 
 def batch_frame(batch: Sequence[Routed]) -> bytes:
-    """The frame of a `Batch`, of notifications mostly encoded already; headers are shared by many of them."""
+    """The frame of a `Batch`. Notifications that follow one another with the same header share it."""
     parcels: list[tuple[Header, list[Raw]]] = []
     for header, group in groupby(batch, _HEADER):
         parcels.append((header, [Raw(routed.notification.packed) for routed in group]))
@@ -171,7 +172,7 @@ def _header_size(header: Header) -> int:
 
 
 def _array_size(count: int) -> int:
-    """MessagePack's bytes before the elements of an array."""
+    """How many bytes MessagePack writes before the elements of an array."""
     return 1 if count < 16 else 3 if count < 65_536 else 5
 
 
@@ -182,23 +183,24 @@ def _framed(body: bytes, bytes_max: int) -> bytes:
 
 
 def bytes_of(notification: Notification) -> int:
-    """About as many as it has on the wire; never fewer than its attributes and payload."""
+    """About the size of a notification on the wire; never less than its attributes and payload."""
     source, id = notification.source, notification.id
+    # A code point takes at most four bytes.
     texts = (0 if source is None else len(source)) + (0 if id is None else len(id))
     return len(notification.content) + len(notification.payload) + 4 * texts
 
 
 def checked_bytes(notification: Notification) -> int:
-    """How many it has; LimitError for one that is too large to be sent."""
-    if (found := bytes_of(notification)) > NOTIFICATION_BYTES_MAX:
+    """The same. LimitError if the notification is too large to be sent."""
+    if (size := bytes_of(notification)) > NOTIFICATION_BYTES_MAX:
         raise LimitError(
-            "NOTIFICATION_BYTES_MAX", NOTIFICATION_BYTES_MAX, f"{found:,} bytes", "send a reference instead"
+            "NOTIFICATION_BYTES_MAX", NOTIFICATION_BYTES_MAX, f"{size:,} bytes", "send a reference instead"
         )
-    return found
+    return size
 
 
 def pieces(batch: Sequence[T], sizes: Sequence[int], count_max: int) -> Iterator[Sequence[T]]:
-    """A batch in parts that each fit a frame, in order."""
+    """A batch in parts that each fit a frame, in order. `sizes` are those of its elements."""
     if 0 < len(batch) <= count_max and sum(sizes) <= PIECE_BYTES:
         yield batch
         return
@@ -212,7 +214,10 @@ def pieces(batch: Sequence[T], sizes: Sequence[int], count_max: int) -> Iterator
         yield batch[start:]
 
 
-# --- the usual, read in one go ------------------------------------------------------------------
+# --- plain messages: msgspec alone reads them -----------------------------------------------------
+#
+# Nearly all notifications are plain (`model/packed.py`). Messages that carry only plain notifications are read as these
+# types, in one call of msgspec. Whatever does not fit them is read again, slowly, by way of the model.
 
 
 class _PlainPublish(Struct, array_like=True, tag="Publish", gc=False):
@@ -258,7 +263,9 @@ def _plain(kind: Any) -> Any:
 _PLAIN_KINDS: Final = (_PlainPublish, _PlainDelivery, _PlainBatch)
 
 
-# The beginning of what a client asks, whatever is wrong with the rest.
+# --- outlines: what can be read of a message whose content is wrong -------------------------------
+
+
 class _RequestOutline(Struct, array_like=True, tag="Request"):
     number: int
 
@@ -276,81 +283,112 @@ _outline: Final = msgspec.msgpack.Decoder(_RequestOutline | _LookOutline | _Publ
 
 
 def _unfit(body: bytes, problem: BaseException | None) -> Unfit | None:
-    """What a client asked, if it was well said: only its content is wrong."""
+    """What a client asked for, if nothing but the content is wrong; else None."""
     if not isinstance(problem, LimitError | ParseError | BadFilterError):
         return None
     try:
-        found = _outline(body)
-    except msgspec.MsgspecError:
+        outline = _outline(body)
+    except (msgspec.MsgspecError, ValueError):
         return None
-    count = len(found.notifications) if isinstance(found, _PublishOutline) else 0
-    return Unfit(found.number, count, problem)
+    count = len(outline.notifications) if isinstance(outline, _PublishOutline) else 0
+    return Unfit(outline.number, count, problem)
+
+
+class _Named(Struct, array_like=True):
+    name: str
+
+
+_named: Final = msgspec.msgpack.Decoder(_Named).decode
+
+
+def _name(body: bytes) -> str:
+    """The name that a message begins with, or nothing."""
+    try:
+        return _named(body).name
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        # ValueError: it is no UTF-8.
+        return ""
+
+
+# --- decoding -----------------------------------------------------------------------------------
 
 
 @cache
 def _decoders(kinds: Any) -> tuple[Callable[[bytes], Any], Callable[[bytes], Any]]:
-    """What reads any message of these kinds, and what reads the usual ones quickly. There are few such sets."""
-    plain_kinds = reduce(or_, map(_plain, get_args(kinds)))
+    """What reads any message of these kinds, and what reads the plain ones. There are few such sets: one for each
+    state of a connection and routing system."""
+    plain_kinds = reduce(or_, map(_plain, get_args(kinds) or (kinds,)))
     return tuple(msgspec.msgpack.Decoder(each, dec_hook=_decoded).decode for each in (kinds, plain_kinds))  # type: ignore[return-value]
 
 
 class Decoder(Generic[M]):
-    """Bytes, in pieces of any size, to messages of a union of kinds; from clients also `Unfit`."""
+    """Bytes, in pieces of any size, to messages of a kind or a union of kinds. From clients also `Unfit`."""
 
     def __init__(self, kinds: Any, bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._buffer = bytearray()
         self.expect(kinds, bytes_max)
 
     def expect(self, kinds: Any, bytes_max: int = FRAME_BYTES_MAX) -> None:
-        """From the next frame on other messages may come: it is known who is there."""
+        """From the next frame on these messages may come."""
         self._decode, self._decode_plain = _decoders(kinds)
         self._bytes_max = bytes_max
 
     def feed(self, data: bytes) -> list[M]:
-        """The messages that are complete now. WireError for what is none, after which nothing more is fed."""
+        """The messages that are complete now. WireError if something else came; nothing may be fed after that."""
         return [self.decoded(body) for body in self.bodies(data)]
 
     def bodies(self, data: bytes) -> Iterator[bytes]:
-        """The frames that are complete now; of each the length is checked when those before it are dealt with."""
+        """The bodies of the frames that are complete now. The length of each is checked when those before it have been
+        handled: they may have changed what is expected."""
         buffer = self._buffer
-        buffer += data
-        start, end = 0, len(buffer)
+        # Most reads begin and end with a frame: those are not copied into the buffer.
+        source: bytes | bytearray = data
+        if buffer:
+            buffer += data
+            source = buffer
+        start, end = 0, len(source)
         try:
             while end - start >= 4:
-                (length,) = _LENGTH.unpack_from(buffer, start)
+                # A length that is too large is refused before there is room for it.
+                (length,) = _LENGTH.unpack_from(source, start)
                 if length > self._bytes_max:
                     raise WireError(f"a frame of {length:,} bytes: FRAME_BYTES_MAX is {self._bytes_max:,}")
                 if end - start - 4 < length:
                     break
                 start += 4 + length
-                yield bytes(buffer[start - length : start])
+                yield bytes(source[start - length : start])
         finally:
-            del buffer[:start]
+            if source is buffer:
+                del buffer[:start]
+            else:
+                buffer += source[start:]
 
     def decoded(self, body: bytes) -> M:
         try:
             message = self._plain(body)
             if message is None:
                 message = self._decode(body)
-            _check_sizes(message, body)
+            # A notification takes more than a byte, so a shorter frame has not too many of them, nor a large one.
+            if len(body) > BATCH_MAX:
+                _check_sizes(message, body)
         except WireError:
             raise
         except (msgspec.MsgspecError, CatchmentError, ValueError) as problem:
             cause = problem if isinstance(problem, CatchmentError) else problem.__cause__
             if (unfit := _unfit(body, cause)) is None:
-                raise WireError(str(problem)) from None
+                raise WireError(str(problem), _name(body)) from None
             return unfit  # type: ignore[return-value]
         except RecursionError:
             raise WireError("nesting too deep") from None
         return message
 
     def _plain(self, body: bytes) -> M | None:
-        """A message whose notifications are all plain; whatever it is that is wrong with others, the model says it."""
+        """A message whose notifications are all plain, or None. If something is wrong, the slow way says what."""
         if has_negative_zero(body):
             return None
         try:
-            found: Any = self._decode_plain(body)
-            return found.message() if isinstance(found, _PLAIN_KINDS) else found  # type: ignore[return-value]
+            message: Any = self._decode_plain(body)
+            return message.message() if isinstance(message, _PLAIN_KINDS) else message  # type: ignore[return-value]
         except (msgspec.MsgspecError, CatchmentError, ValueError, RecursionError):
             return None
 
@@ -358,10 +396,10 @@ class Decoder(Generic[M]):
 def _check_sizes(message: object, body: bytes) -> None:
     if isinstance(message, Publish):
         _check_count(len(message.notifications))
-        # In a shorter frame there is none that is too large.
+        # No notification is larger than the frame that it came in.
         if len(body) > NOTIFICATION_BYTES_MAX:
-            for one in message.notifications:
-                checked_bytes(one)
+            for notification in message.notifications:
+                checked_bytes(notification)
     elif isinstance(message, Batch):
         _check_count(sum(len(parcel.notifications) for parcel in message.parcels))
 

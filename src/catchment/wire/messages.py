@@ -1,6 +1,7 @@
 """The messages of a connection: its beginning and end, what a client and its broker say, batches between brokers.
 
-What brokers say to each other besides is the routing system's (`routing/systems.py`).
+What brokers say to each other besides is the routing system's (`routing/systems.py`). `states.py` says which message
+may come when.
 """
 
 from __future__ import annotations
@@ -20,24 +21,28 @@ from catchment.routing.messages import BrokerMessage, ClientRequest, Header, Rou
 
 
 class Hello(Said, frozen=True):
-    """The first message of who has connected. `versions` are the lowest and the highest that it speaks."""
+    """The first message; the end that has connected sends it. `versions` are the lowest and the highest version of the
+    protocol that it speaks."""
 
     versions: tuple[int, int]
     role: Literal["client", "broker"]
     # A client's identity, or a broker's name.
     name: str
-    # Of a client: what it has been delivered, by source the last number. It is not delivered again.
+    # Of a client: for each source, the number of the last notification that the client has been delivered. The broker
+    # does not deliver that one or an earlier one again.
     seen: Mapping[str, int] = {}
-    # Of a broker: the routing system of its network, and what the link costs.
+    # Of a broker: the routing system of its network, and the cost of the link.
     routing: str = ""
     cost: int = 1
-    # Other after each start of the process: tells a broker that came back from one that connects a second time.
+    # Of a broker: a process chooses a new one at each start. So a broker that has been started again can be told from
+    # one that connects a second time.
     instance: str = ""
     agent: str = ""
 
 
 class Welcome(Said, frozen=True):
-    """The answer: the version that is spoken from here on, and, to a client, how much it may publish at once."""
+    """The answer to a `Hello`: the version that both ends speak from now on, and, for a client, how many notifications
+    it may publish before it is given more credit."""
 
     version: int
     name: str
@@ -49,40 +54,41 @@ class Welcome(Said, frozen=True):
 
 
 class Goodbye(Said, frozen=True):
-    """The last message; why the connection ends. Who connects again after one that `is_final` has the same again."""
+    """The last message: why the connection ends. If `is_final`, connecting again with the same `Hello` will end for
+    the same reason: do not retry."""
 
     reason: str
     is_final: bool = False
 
 
 class Ping(Said, frozen=True):
-    pass
+    """Asks for a sign of life."""
 
 
 class Pong(Said, frozen=True):
-    pass
+    """The answer to a `Ping`."""
 
 
 # --- client to broker ---------------------------------------------------------------------------
 
 
 class Request(Said, frozen=True):
-    """Answered with `Accepted` or `Refused` of the same number."""
+    """The broker answers it with `Accepted` or `Refused` of the same number."""
 
     number: int
     body: ClientRequest
 
 
 class Publish(Said, frozen=True):
-    """Notifications, in order. With a number other than 0 it is answered as a request."""
+    """Notifications, in order. If the number is not 0, the broker answers it like a request."""
 
     number: int
     notifications: tuple[Notification, ...]
 
 
 class Look(Said, frozen=True):
-    """Asks what a broker is doing; answered with `Seen`. `explain` has a notification and says why what matches it
-    and what does not."""
+    """Asks what the broker is doing; the broker answers with `Seen`. `explain` needs a notification: the broker says
+    which subscriptions match it, which do not, and why."""
 
     number: int
     what: Literal["status", "explain"]
@@ -93,11 +99,13 @@ class Look(Said, frozen=True):
 
 
 class Accepted(Said, frozen=True):
+    """The broker has done what the request or publication of this number asked for."""
+
     number: int
 
 
 class Refused(Said, frozen=True):
-    """`number` is 0 for a notification that nobody waits for the answer of."""
+    """The broker has not done it. `number` is 0 for a notification whose publisher does not wait for an answer."""
 
     number: int
     kind: str
@@ -105,7 +113,7 @@ class Refused(Said, frozen=True):
 
 
 class Credit(Said, frozen=True):
-    """So many notifications more may be published."""
+    """The client may publish this many more notifications."""
 
     notifications: int
 
@@ -127,17 +135,18 @@ class SequenceDelivery(Said, frozen=True):
 
 
 class Lost(Said, frozen=True):
-    """So many notifications for the identity were dropped: it is slow, or was suspended for long."""
+    """The broker has dropped this many notifications for the identity, because the client reads too slowly or was
+    suspended for too long."""
 
     identity: str
     count: int
 
 
 class Seen(Said, frozen=True):
-    """The answer to `Look`."""
+    """The answer to `Look`: plain values."""
 
     number: int
-    found: Any
+    report: Any
 
 
 # --- broker to broker ---------------------------------------------------------------------------
@@ -161,23 +170,20 @@ class Batch(Said, Generic[H], frozen=True):
         return [Routed(notification, parcel.header) for parcel in self.parcels for notification in parcel.notifications]
 
 
-class Unfit(Struct, frozen=True):
-    """What a client has asked for in a good frame and cannot be had. It does not travel: a decoder finds it."""
-
-    number: int
-    # So many were to be published: none was.
-    notifications: int
-    error: CatchmentError
-
-
-ToBroker = Hello | Goodbye | Ping | Pong | Request | Publish | Look
-ToClient = Welcome | Goodbye | Ping | Pong | Accepted | Refused | Credit | Delivery | SequenceDelivery | Lost | Seen
-# What may come over a connection before it is known who it is; what a broker that has connected may be answered with.
-Beginning = Hello | Goodbye
-Answer = Welcome | Goodbye
-
-
 def between_brokers(messages: Iterable[type[BrokerMessage]], header: type[Header]) -> Any:
-    """What two brokers of a routing system may say to each other once they are welcome."""
+    """What two linked brokers of a routing system may say to each other, as a union of types."""
     batch: Any = Batch[header]  # type: ignore[valid-type]
     return reduce(or_, messages, Goodbye | Ping | Pong | batch)
+
+
+# --- what does not travel -----------------------------------------------------------------------
+
+
+class Unfit(Struct, frozen=True):
+    """A `Request`, `Publish` or `Look` in a good frame whose content the model refuses. A decoder makes it; the broker
+    answers it with `Refused`."""
+
+    number: int
+    # How many notifications a `Publish` had: none of them is published, and all of them count against the credit.
+    notifications: int
+    error: CatchmentError

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
@@ -27,12 +30,42 @@ def _sources_stamp() -> str:
 SOURCES_STAMP = _sources_stamp()
 
 
+@contextmanager
+def _locked(directory: str, kind: int) -> Iterator[None]:
+    """Holds a lock on a directory: shared with other readers (LOCK_SH) or alone (LOCK_EX)."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except FileNotFoundError:  # then there is nothing to read
+        yield
+        return
+    try:
+        fcntl.flock(descriptor, kind)
+        yield
+    finally:
+        os.close(descriptor)  # ends the lock
+
+
 class StampedCache(FunctionCache):
-    """Numba's cache notices changes only in the file of the kernel itself. Our kernels call kernels of other files, so
-    the key of a cached kernel also holds a digest of all kernel sources."""
+    """Numba's cache, with two mistakes less.
+
+    Numba notices changes only in the file of the kernel itself. Our kernels call kernels of other files, so the key of
+    a cached kernel also holds a digest of all kernel sources.
+
+    Numba takes no lock. Two processes that compile one kernel for two signatures at the same time choose the same file
+    for both, and the next process runs the code of one signature with the arguments of the other.
+    """
 
     def _index_key(self, signature: Any, codegen: Any) -> tuple[Any, ...]:
         return (*super()._index_key(signature, codegen), SOURCES_STAMP)  # type: ignore[no-untyped-call]
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        with _locked(self.cache_path, fcntl.LOCK_SH):
+            return super().load_overload(signature, target_context)  # type: ignore[no-untyped-call]
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        os.makedirs(self.cache_path, exist_ok=True)
+        with _locked(self.cache_path, fcntl.LOCK_EX):
+            super().save_overload(signature, data)  # type: ignore[no-untyped-call]
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:

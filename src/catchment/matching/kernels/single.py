@@ -7,6 +7,11 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
+import numpy as np
+from numba import typeof
+
 from catchment.matching.kernels.handles import array_of_bytes
 from catchment.matching.kernels.ids import sort_numbers
 from catchment.matching.kernels.jit import kernel
@@ -37,3 +42,20 @@ def match_single(tables: Handles, columns: Handles, workspace: Handles, packed: 
     count, v = n.offsets[1], columns_at(columns, 0)
     ready = sort_numbers(n.out, count, v.id_place, v.id_made, n.sorted, n.spare, n.counts)
     return count if ready else UNLISTED
+
+
+# --- warming ------------------------------------------------------------------------------------
+
+# What a segment calls match_single with: handles of its tables, columns and workspace, msgpack, a version.
+_HANDLES: Final = np.empty((0, 3), np.int64)
+MATCH_SINGLE_TYPES: Final = tuple(
+    typeof(value)  # type: ignore[no-untyped-call]
+    for value in (_HANDLES, _HANDLES, _HANDLES, b"", 0)
+)
+
+
+def warm() -> None:
+    """Compiles match_single from the types of its arguments alone: there need be no index yet."""
+    compiled: Any = match_single
+    if hasattr(compiled, "compile"):  # it has not where NUMBA_DISABLE_JIT is set
+        compiled.compile(MATCH_SINGLE_TYPES)

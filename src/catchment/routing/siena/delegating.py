@@ -48,6 +48,7 @@ from catchment.errors import RemoteProtocolError
 from catchment.model.advertisement import Advertisement
 from catchment.model.filter import Filter
 from catchment.model.pattern import Pattern
+from catchment.routing.core import Inspection, Table
 from catchment.routing.messages import (
     Action,
     Advertise,
@@ -65,6 +66,7 @@ from catchment.routing.messages import (
 )
 from catchment.routing.parts.recall import RecallingMatcher
 from catchment.routing.parts.remote import check_limit
+from catchment.routing.parts.wanted import text_bytes
 from catchment.routing.siena.advertising import OfferingCore
 from catchment.routing.siena.available import Runs, delegated, plain_filters, providers
 from catchment.routing.siena.held_watching import HeldWatching
@@ -116,6 +118,17 @@ class DelegatingCore(OfferingCore[DelegatingMessage]):
     def available(self) -> dict[Advertisement | Pattern, tuple[Neighbor, ...]]:
         """The table of available patterns (§5.4.1)."""
         return providers({neighbor: self.offers.held_by(neighbor) for neighbor in self.offers.neighbors}, self._told)
+
+    def inspect(self) -> Inspection:
+        """With the patterns that neighbors delegated, each as its filters."""
+        inspection = super().inspect()
+        tables = {table.holder: table for table in inspection.tables}
+        for need in self._needs.values():
+            for neighbor in need.delegators:
+                before = tables.get(neighbor.name, Table(neighbor.name, 0, 0))
+                filters, size = len(need.pattern.filters), text_bytes(need.pattern)
+                tables[neighbor.name] = Table(neighbor.name, before.filters + filters, before.bytes + size)
+        return Inspection(tuple(sorted(tables.values())), inspection.work)
 
     def leftovers(self) -> list[str]:
         return [*super().leftovers(), *self.kept_for_patterns()]

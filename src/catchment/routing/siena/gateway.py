@@ -44,7 +44,7 @@ from typing import Any, Final
 
 from catchment.errors import InputError, RemoteProtocolError, shown
 from catchment.model.filter import Filter
-from catchment.routing.core import Inspection, Work
+from catchment.routing.core import CLIENTS_TABLE, Inspection, Work
 from catchment.routing.messages import (
     Action,
     BrokerMessage,
@@ -320,18 +320,20 @@ class HybridCore:
         return tuple(matcher for part in self._parts for matcher in part.matchers())
 
     def inspect(self) -> Inspection:
-        """The tables of hub and ports, without those for one another: these repeat filters that other tables have."""
+        """The tables leave out what hub and ports hold for one another: those filters are counted already. No broker
+        of a hybrid network knows all of it, so nothing is said of other brokers."""
         inspections = [part.inspect() for part in self._parts]
-        tables = [
-            table for inspection in inspections for table in inspection.tables if not table.holder.startswith(INNER)
-        ]
-        works = [inspection.work for inspection in inspections]
-        work = Work(sum(work.matched for work in works), sum(work.compared for work in works))
+        tables = [table for each in inspections for table in each.tables if not _is_inner(table.holder)]
+        work = Work(sum(each.work.matched for each in inspections), sum(each.work.compared for each in inspections))
         return Inspection(tuple(sorted(tables)), work)
 
     def leftovers(self) -> list[str]:
         """What hub and ports keep, without the filter for everything: a port below a master asks for that always."""
         return [text for part in self._parts for text in part.leftovers() if not text.startswith(str(EVERYTHING))]
+
+
+def _is_inner(holder: str) -> bool:
+    return holder.startswith(INNER) and holder != CLIENTS_TABLE
 
 
 def _heard(

@@ -1,7 +1,8 @@
 """How the conformance suite runs each routing system: its networks, its settings for a network, its ideal tables.
 
 A routing system joins the suite by one entry here, besides its entry in the registry (`routing/systems.py`). A system
-may have several, with different settings. One that has none, or whose tables nothing checks, fails the suite.
+may have several entries, with different settings. A system without an entry, and a core whose tables nothing checks,
+fail the suite.
 
 A run is an entry, a network and a seed, which gives a script (`scripts.py`). A run that fails is shrunk to the steps
 that matter and says how to run it again.
@@ -9,25 +10,25 @@ that matter and says how to run it again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from catchment.errors import InputError
 from catchment.routing.systems import SYSTEMS, RoutingSystem, system_named
 from catchment.sim.conformance.checkers import Network, reachable
-from catchment.sim.conformance.ideal import (
-    acyclic_tables,
-    advertising_tables,
-    centralized_tables,
-    flooding_tables,
-    general_tables,
-    hierarchical_tables,
-    served_centrally,
+from catchment.sim.conformance.ideals.baselines import centralized_tables, flooding_tables, served_centrally
+from catchment.sim.conformance.ideals.delegating import delegating_tables
+from catchment.sim.conformance.ideals.general import general_tables
+from catchment.sim.conformance.ideals.hop_by_hop import acyclic_tables, advertising_tables, hierarchical_tables
+from catchment.sim.conformance.ideals.hybrid import hybrid_tables
+from catchment.sim.conformance.ideals.merging import (
+    advertising_merging_tables,
+    hierarchical_merging_tables,
+    imperfectly_merging_tables,
+    merging_tables,
 )
-from catchment.sim.conformance.ideal_delegating import delegating_tables
-from catchment.sim.conformance.ideal_hybrid import hybrid_tables
-from catchment.sim.conformance.ideal_merging import imperfectly_merging_tables, merging_tables
+from catchment.sim.conformance.ideals.tables import Ideal
 from catchment.sim.hybrid import (
     as_hybrid,
     clusters_in_acyclic,
@@ -36,10 +37,10 @@ from catchment.sim.hybrid import (
     three_deep,
 )
 from catchment.sim.network import MILLISECOND, Quality
-from catchment.sim.simulation import MakeCore, Simulation
+from catchment.sim.simulation import MakeCore
 from catchment.sim.topology import Topology, balanced_tree, line, mesh, random_network, random_tree, ring, star
 
-# A run of the suite takes some hundred; one that takes so many loops.
+# A run of the suite takes some thousand. A run that takes so many does not end.
 RUN_OCCURRENCES_MAX: Final = 20_000
 # How long merging brokers wait, and what share of what they let through nobody need have asked for.
 MERGING_BATCH_MS: Final = 5.0
@@ -49,8 +50,6 @@ MERGING_SHARE: Final = 0.3
 Settings = Mapping[str, Any]
 # What each broker has to know of its place in a network, if all are told these settings.
 Places = Callable[[Topology, Settings], Mapping[str, Settings]]
-# What is wrong with the tables of a settled network.
-Tables = Callable[[Simulation], Iterator[str]]
 
 
 @dataclass(frozen=True)
@@ -59,14 +58,21 @@ class Entry:
 
     system: str
     networks: tuple[str, ...]
-    tables: Tables
+    tables: Ideal
     places: Places = lambda topology, settings: {}
     # What the suite tells all brokers. A scenario has its own.
     settings: Settings = field(default_factory=dict)
     # Publications that were not advertised are refused.
     needs_advertisements: bool = False
-    # The brokers whose clients must get what is published at one.
+    # For a broker, the brokers whose clients must get what is published at it.
     served: Callable[[Network, str], set[str]] = reachable
+    # Whether notifications take the shortest way.
+    is_direct: bool = True
+    # Whether no broker gets notifications that it has no use for. Masters and the center get all, and what is merged
+    # imperfectly lets more through.
+    wastes_nothing: bool = True
+    # Whether tables depend on the order in which filters came, not only on what is wanted.
+    depends_on_order: bool = False
 
     @property
     def needs_tree(self) -> bool:
@@ -131,29 +137,54 @@ HYBRIDS: Final = ("hierarchies in general", "clusters in acyclic", "three deep",
 ADVERTISING_HYBRIDS: Final = ("advertising units",)
 ENTRIES: Final[dict[str, Entry]] = {
     "siena acyclic": Entry("siena acyclic", TREES, acyclic_tables),
-    "siena hierarchical": Entry("siena hierarchical", TREES, hierarchical_tables, _masters),
+    "siena hierarchical": Entry("siena hierarchical", TREES, hierarchical_tables, _masters, wastes_nothing=False),
     "siena advertising": Entry("siena advertising", TREES, advertising_tables, needs_advertisements=True),
     "siena delegating": Entry("siena delegating", TREES, delegating_tables, needs_advertisements=True),
     "siena merging": Entry(
-        "siena merging", TREES, merging_tables, _masters_around_hierarchical, {"batch_ms": MERGING_BATCH_MS}
+        "siena merging",
+        TREES,
+        merging_tables,
+        _masters_around_hierarchical,
+        {"batch_ms": MERGING_BATCH_MS},
+        depends_on_order=True,
     ),
     "siena merging imperfect": Entry(
         "siena merging",
         TREES,
         imperfectly_merging_tables,
         settings={"batch_ms": MERGING_BATCH_MS, "merging": MERGING_SHARE},
+        depends_on_order=True,
+        wastes_nothing=False,
+    ),
+    "siena merging hierarchical": Entry(
+        "siena merging",
+        TREES,
+        hierarchical_merging_tables,
+        _masters_around_hierarchical,
+        {"batch_ms": MERGING_BATCH_MS, "around": "hierarchical"},
+        depends_on_order=True,
+        wastes_nothing=False,
     ),
     "siena merging advertising": Entry(
         "siena merging",
         TREES,
-        merging_tables,
+        advertising_merging_tables,
         settings={"batch_ms": MERGING_BATCH_MS, "around": "advertising"},
         needs_advertisements=True,
+        depends_on_order=True,
     ),
-    "flooding": Entry("flooding", ANY_NETWORK, flooding_tables),
-    "centralized": Entry("centralized", ANY_NETWORK, centralized_tables, _center, served=served_centrally),
+    "flooding": Entry("flooding", ANY_NETWORK, flooding_tables, wastes_nothing=False),
+    "centralized": Entry(
+        "centralized",
+        ANY_NETWORK,
+        centralized_tables,
+        _center,
+        served=served_centrally,
+        is_direct=False,
+        wastes_nothing=False,
+    ),
     "siena general": Entry("siena general", ANY_NETWORK, general_tables),
-    "siena hybrid": Entry("siena hybrid", HYBRIDS, hybrid_tables, _units),
+    "siena hybrid": Entry("siena hybrid", HYBRIDS, hybrid_tables, _units, wastes_nothing=False),
     "siena hybrid advertising": Entry(
         "siena hybrid", ADVERTISING_HYBRIDS, hybrid_tables, _advertising_units, needs_advertisements=True
     ),

@@ -1,31 +1,37 @@
-"""Runs scripts of the conformance suite, and makes a failing one small."""
+"""Runs the scripts of the conformance suite, and makes the script of a run that fails small."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol, assert_never
+from pathlib import Path
+from traceback import extract_tb
+from typing import Final, NamedTuple, Protocol, assert_never
 
 from catchment.errors import LimitError
 from catchment.model.advertisement import Advertisement
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
-from catchment.model.pattern import Pattern
+from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX, Pattern
 from catchment.model.values import Value
-from catchment.routing.messages import Time, Wanted
+from catchment.routing.messages import ClientRequest, MapIdentity, Subscribe, Time, Wanted
 from catchment.routing.systems import system_named
-from catchment.sim.conformance.checkers import DeliveryChecker, Network, ViolationError
+from catchment.sim.conformance.checkers import DeliveryChecker, HopChecker, Network, ViolationError
 from catchment.sim.conformance.entries import ENTRIES, NETWORKS, QUALITIES, RUN_OCCURRENCES_MAX, Entry, Run
-from catchment.sim.conformance.ideal import client_tables, leftovers
+from catchment.sim.conformance.ideals.tables import leftovers
 from catchment.sim.conformance.scripts import (
     Advertises,
     Cancels,
+    CatchesUp,
     Connect,
     Crashes,
     Cuts,
     Disconnect,
     Doing,
+    FallsBehind,
     Heals,
+    Misasks,
+    Misdeed,
     Publishes,
     Restarts,
     Resumes,
@@ -39,7 +45,6 @@ from catchment.sim.conformance.scripts import (
     script_of,
 )
 from catchment.sim.conformance.sequences import SequenceChecker
-from catchment.sim.network import Quality
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import Topology
 from catchment.wire.frames import WireError
@@ -70,43 +75,52 @@ class Outcome:
 
 def outcome_of(run: Run, *, shrink: bool = True) -> Outcome:
     """Runs it; makes its script small if it fails."""
-    chosen = ENTRIES[run.entry]
+    entry = ENTRIES[run.entry]
     topology = NETWORKS[run.network](run.seed)
-    quality = QUALITIES[run.seed % len(QUALITIES)]
     script = script_of(topology, run.seed)
-    violation, simulation, checker = _tried(script, chosen, topology, quality, run.seed)
+    violation, deliveries, core_messages = _tried(script, entry, topology, run.seed)
     if violation is not None and shrink:
         # Any violation will do: a smaller script may show the same mistake in another way.
-        script = shrunk(script, lambda some: _tried(some, chosen, topology, quality, run.seed)[0] is not None)
-        violation = _tried(script, chosen, topology, quality, run.seed)[0]
-    return Outcome(run, violation, script, checker.delivered_count, simulation.core_messages)
+        script = shrunk(script, lambda smaller: _tried(smaller, entry, topology, run.seed).violation is not None)
+        violation = _tried(script, entry, topology, run.seed).violation
+    return Outcome(run, violation, script, deliveries, core_messages)
 
 
-def _tried(
-    script: Script, entry: Entry, topology: Topology, quality: Quality, seed: int
-) -> tuple[str | None, Simulation, DeliveryChecker]:
+class _Tried(NamedTuple):
+    violation: str | None
+    deliveries: int
+    core_messages: int
+
+
+def _tried(script: Script, entry: Entry, topology: Topology, seed: int) -> _Tried:
     system = system_named(entry.system)
-    checker = DeliveryChecker(needs_advertisements=entry.needs_advertisements, served=entry.served)
+    checker = DeliveryChecker(entry.needs_advertisements, entry.served, wastes_nothing=entry.wastes_nothing)
     sequences = SequenceChecker(entry.served, entry.needs_advertisements)
-    simulation = Simulation(
-        topology,
-        entry.make_core(topology),
-        seed=seed,
-        quality=quality,
-        observers=(checker, sequences),
-        occurrences_max=RUN_OCCURRENCES_MAX,
-        language=between_brokers(system.messages, system.header),
-    )
+    core_messages = 0
+    violation: str | None = None
     try:
+        simulation = Simulation(
+            topology,
+            entry.make_core(topology),
+            seed=seed,
+            quality=QUALITIES[seed % len(QUALITIES)],
+            observers=(checker, sequences, HopChecker(entry.is_direct)),
+            occurrences_max=RUN_OCCURRENCES_MAX,
+            language=between_brokers(system.messages, system.header),
+        )
         Player(simulation, checker, sequences, lambda: wrong_in(simulation, entry)).play(script)
+        core_messages = simulation.core_messages
     except (ViolationError, LimitError, WireError) as problem:
-        return str(problem), simulation, checker
-    return None, simulation, checker
+        violation = str(problem)
+    except Exception as problem:
+        # Neither a core nor a node raises anything for what a client or a neighbor does.
+        last = extract_tb(problem.__traceback__)[-1]
+        violation = f"{type(problem).__name__}: {problem} ({Path(last.filename).name}:{last.lineno})"
+    return _Tried(violation, checker.delivered_count, core_messages)
 
 
 def wrong_in(simulation: Simulation, entry: Entry) -> Iterator[str]:
     """What is wrong in a settled network."""
-    yield from client_tables(simulation)
     yield from entry.tables(simulation)
     if not any(client.wants for client in simulation.clients.values()):
         yield from leftovers(simulation)
@@ -139,6 +153,12 @@ class Playable(Network, Protocol):
     def suspend(self, identity: str) -> None: ...
 
     def resume(self, identity: str) -> None: ...
+
+    def fall_behind(self, identity: str) -> None: ...
+
+    def catch_up(self, identity: str) -> None: ...
+
+    def ask(self, identity: str, request: ClientRequest) -> None: ...
 
     def publish(self, identity: str, attributes: Mapping[str, Value]) -> Notification | None: ...
 
@@ -192,11 +212,14 @@ class Player:
             # What was published is wanted by those who wanted it then: it arrives before anything changes.
             network.settle()
             checker.at_quiescence(network)
-            checker.is_settled = False
+        if not isinstance(doing, _QUIET):
+            checker.unsettled()
         match doing:
             case Connect():
+                checker.left(doing.client)
                 network.connect(doing.client, doing.broker)
             case Disconnect():
+                checker.left(doing.client)
                 network.disconnect(doing.client)
             case Subscribes():
                 wanted = Pattern(doing.wanted) if doing.is_pattern else Filter(doing.wanted)
@@ -211,17 +234,22 @@ class Player:
             case Unadvertises():
                 network.unadvertise(doing.client, Advertisement(doing.advertisement))
             case Suspends():
+                checker.suspends(doing.client)
                 network.suspend(doing.client)
             case Resumes():
                 network.resume(doing.client)
+            case FallsBehind() | CatchesUp() | Misasks():
+                self._try(doing)
             case Publishes():
                 network.publish(doing.client, dict(doing.attributes))
             case Cuts():
                 network.cut(doing.one, doing.other)
+                self._check_gone()
             case Heals():
                 network.heal(doing.one, doing.other)
             case Crashes():
                 network.crash(doing.broker)
+                self._check_gone()
             case Restarts():
                 network.restart(doing.broker)
             case Settles() | Watches():
@@ -229,12 +257,54 @@ class Player:
             case _:
                 assert_never(doing)
 
+    def _try(self, doing: FallsBehind | CatchesUp | Misasks) -> None:
+        """What only a client that is there can do."""
+        client = self.network.clients.get(doing.client)
+        if client is None or not client.is_connected:
+            return
+        match doing:
+            case FallsBehind():
+                self.checker.falls_behind(client)
+                self.network.fall_behind(doing.client)
+            case CatchesUp():
+                self.network.catch_up(doing.client)
+                self.checker.caught_up(client)
+            case Misasks():
+                before = len(client.refused)
+                self.network.ask(doing.client, _wrong_request(doing.client, doing.what))
+                self.network.settle()
+                if not any(_REFUSALS[doing.what] in str(error) for error in client.refused[before:]):
+                    raise ViolationError(f"{doing.client} asked for {doing.what}, and was not refused")
+
+    def _check_gone(self) -> None:
+        """A broker may be gone: its clients have left."""
+        for client in self.network.clients.values():
+            if not client.is_connected:
+                self.checker.left(client.identity)
+
     def _settle(self) -> None:
         self.network.settle()
         self.checker.at_quiescence(self.network)
         if wrong := list(self.wrong()):
             raise ViolationError("; ".join(wrong[:SHOWN_MAX]))
         self.checker.is_settled = True
+
+
+# Steps that change nothing that is wanted, and nothing about who can be reached.
+_QUIET: Final = (Publishes, Suspends, Resumes, FallsBehind, CatchesUp, Settles, Watches)
+# What an error says of what was asked.
+_REFUSALS: Final[dict[Misdeed, str]] = {
+    "a name that is too long": "IDENTITY_CODEPOINTS_MAX",
+    "a handler that is not there": "there is no client",
+}
+
+
+def _wrong_request(identity: str, what: Misdeed) -> ClientRequest:
+    match what:
+        case "a name that is too long":
+            return Subscribe(identity, "x" * (IDENTITY_CODEPOINTS_MAX + 1), Filter("place any"))
+        case "a handler that is not there":
+            return MapIdentity(identity, "nobody")
 
 
 def shrunk(script: Script, fails: Callable[[Script], bool]) -> Script:

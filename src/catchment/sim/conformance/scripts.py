@@ -5,8 +5,10 @@ A script is a list of steps, each a time to wait and something that a client or 
     arrive     clients come to brokers, subscribe and advertise
     churn      subscriptions and cancellations, roaming, suspension, publications, in no order
     probe      the network is left to settle; then everything published must reach everybody who wants it
-    watch      patterns are stated, and publications come one at a time: sequences must be those of a monitor that
-               sees them all
+    lose       a client falls behind while others publish, and catches up: it is told how many it has lost
+    misask     clients ask for what no broker grants: each is refused
+    watch      patterns are stated, and publications come one at a time: sequences must be those that somebody finds
+               who sees them all
     fault      links are cut and brokers crash while the churn goes on; probe what is left of the network; all are
                healed while the churn goes on; probe again
     leave      all is cancelled; nothing may be left
@@ -15,7 +17,7 @@ A script is a list of steps, each a time to wait and something that a client or 
 from __future__ import annotations
 
 import random
-from typing import Final
+from typing import Final, Literal, get_args
 
 from msgspec import Struct
 
@@ -78,6 +80,28 @@ class Resumes(Struct, frozen=True):
     client: str
 
 
+class FallsBehind(Struct, frozen=True):
+    """The client reads nothing more: what it is due is lost, and its broker counts that."""
+
+    client: str
+
+
+class CatchesUp(Struct, frozen=True):
+    """The client reads again, and is told how many it has lost."""
+
+    client: str
+
+
+Misdeed = Literal["a name that is too long", "a handler that is not there"]
+
+
+class Misasks(Struct, frozen=True):
+    """The client asks for what no broker grants."""
+
+    client: str
+    what: Misdeed
+
+
 class Publishes(Struct, frozen=True):
     client: str
     attributes: tuple[tuple[str, Value], ...]
@@ -121,6 +145,9 @@ Doing = (
     | Unadvertises
     | Suspends
     | Resumes
+    | FallsBehind
+    | CatchesUp
+    | Misasks
     | Publishes
     | Cuts
     | Heals
@@ -141,8 +168,12 @@ class Step(Struct, frozen=True):
 Script = tuple[Step, ...]
 
 
-_PLACES: Final = ("north", "south", "east", "west")
-_KINDS: Final = ("alarm", "reading", "notice")
+# --- writing ------------------------------------------------------------------------------------
+
+# All values that publications have: few, so that filters cover and overlap one another.
+PLACES: Final = ("north", "south", "east", "west")
+KINDS: Final = ("alarm", "reading", "notice")
+LEVELS: Final[tuple[int | float, ...]] = (*range(8), *(half / 2 for half in range(16)))
 
 
 class _Writer:
@@ -153,25 +184,24 @@ class _Writer:
         self.rng = random.Random(seed)
         self.steps: list[Step] = []
         self.clients = [f"c{i}" for i in range(CLIENTS)]
-        self.ids: dict[str, list[str]] = {one: [] for one in self.clients}
-        self.suspended: set[str] = set()
+        self.ids: dict[str, list[str]] = {client: [] for client in self.clients}
         self.next_id = 0
 
     def do(self, doing: Doing, after: Time | None = None) -> None:
         self.steps.append(Step(self.rng.randrange(PAUSE_MAX) if after is None else after, doing))
 
-    # --- vocabulary: few names and values, so that filters cover and overlap one another ---
+    # --- vocabulary ---
 
     def filter(self) -> str:
         rng = self.rng
         parts = [
-            f"place = '{rng.choice(_PLACES)}'",
+            f"place = '{rng.choice(PLACES)}'",
             f"level > {rng.randrange(5)}",
             f"level <= {rng.randrange(3, 8)}",
             f"kind >* '{rng.choice(('a', 'al', 're', 'n'))}'",
             "place any",
-            f"kind in ('{rng.choice(_KINDS)}', '{rng.choice(_KINDS)}')",
-            f"place != '{rng.choice(_PLACES)}'",
+            f"kind in ('{rng.choice(KINDS)}', '{rng.choice(KINDS)}')",
+            f"place != '{rng.choice(PLACES)}'",
         ]
         some = " and ".join(rng.sample(parts, rng.choice((1, 1, 2, 2, 3))))
         return some if rng.random() < 0.85 else f"{some} or {rng.choice(parts)}"
@@ -184,20 +214,20 @@ class _Writer:
     def advertisement(self) -> str:
         rng = self.rng
         parts = [
-            "place any" if rng.random() < 0.5 else f"place = '{rng.choice(_PLACES)}', place = '{rng.choice(_PLACES)}'",
+            "place any" if rng.random() < 0.5 else f"place = '{rng.choice(PLACES)}', place = '{rng.choice(PLACES)}'",
             f"level >= {rng.randrange(4)}" if rng.random() < 0.5 else "level any",
-            "kind any" if rng.random() < 0.5 else f"kind = '{rng.choice(_KINDS)}'",
+            "kind any" if rng.random() < 0.5 else f"kind = '{rng.choice(KINDS)}'",
         ]
         return ", ".join(parts)
 
     def attributes(self) -> tuple[tuple[str, Value], ...]:
         rng = self.rng
-        found: dict[str, Value] = {
-            "place": rng.choice(_PLACES),
-            "kind": rng.choice(_KINDS),
-            "level": rng.choice((rng.randrange(8), rng.randrange(16) / 2)),
+        attributes: dict[str, Value] = {
+            "place": rng.choice(PLACES),
+            "kind": rng.choice(KINDS),
+            "level": rng.choice(LEVELS),
         }
-        return tuple((name, value) for name, value in found.items() if rng.random() < 0.85)
+        return tuple((name, value) for name, value in attributes.items() if rng.random() < 0.85)
 
     # --- phases ---
 
@@ -220,9 +250,9 @@ class _Writer:
 
     def churn(self, count: int) -> None:
         for _ in range(count):
-            self.one_change(self.rng.choice(self.clients))
+            self.change(self.rng.choice(self.clients))
 
-    def one_change(self, client: str) -> None:
+    def change(self, client: str) -> None:
         kind = self.rng.random()
         if kind < 0.35:
             self.do(Publishes(client, self.attributes()))
@@ -233,7 +263,7 @@ class _Writer:
         elif kind < 0.8:
             self.do(Unsubscribes(client, self.filter()))
         elif kind < 0.9:
-            self.do(Connect(client, self.rng.choice(self.topology.brokers)))
+            self.roam(client)
         elif kind < 0.93:
             self.do(Disconnect(client))
         elif kind < 0.96:
@@ -241,16 +271,40 @@ class _Writer:
         elif kind < 0.97:
             self.do(Unadvertises(client, self.advertisement()))
         else:
-            self.suspension(client)
+            self.suspend(client)
 
-    def suspension(self, client: str) -> None:
-        """A client suspends while somebody publishes."""
+    def roam(self, client: str) -> None:
+        """A client goes to another broker, now and then while something is on its way that it had already, or wants."""
+        if self.rng.random() < 0.5:
+            self.do(Publishes(self.rng.choice(self.clients), self.attributes()))
+        self.do(Connect(client, self.rng.choice(self.topology.brokers)), self.rng.randrange(2 * MILLISECOND))
+
+    def suspend(self, client: str) -> None:
+        """A client suspends while somebody publishes. Now and then nothing is under way then: all that it is due must
+        have waited."""
         publisher = self.rng.choice(self.clients)
+        is_settled = self.rng.random() < 0.5
+        if is_settled:
+            self.do(Settles())
         self.do(Suspends(client))
+        if is_settled:
+            self.do(Settles())
         for _ in range(4):
             self.do(Publishes(publisher, self.attributes()))
         self.do(Settles())
         self.do(Resumes(client))
+
+    def lose(self) -> None:
+        for client in self.rng.sample(self.clients, 2):
+            self.do(Settles())
+            self.do(FallsBehind(client))
+            for _ in range(PROBES // 2):
+                self.do(Publishes(self.rng.choice(self.clients), self.attributes()))
+            self.do(CatchesUp(client))
+
+    def misask(self) -> None:
+        for what in get_args(Misdeed):
+            self.do(Misasks(self.rng.choice(self.clients), what))
 
     def probe(self) -> None:
         self.do(Settles())
@@ -279,8 +333,8 @@ class _Writer:
                 self.do(Crashes(down[-1]))
             self.churn(CHURN_STEPS // 8)
         self.probe()
-        for one in cut:
-            self.do(Heals(one.one, one.other))
+        for cuts in cut:
+            self.do(Heals(cuts.one, cuts.other))
         for broker in down:
             self.do(Restarts(broker))
             self.churn(2)
@@ -298,8 +352,10 @@ def script_of(topology: Topology, seed: int) -> Script:
     writer.arrive()
     writer.churn(CHURN_STEPS)
     writer.probe()
+    writer.misask()
     writer.faults()
     writer.probe()
+    writer.lose()
     writer.churn(CHURN_STEPS // 4)
     writer.probe()
     writer.watch()

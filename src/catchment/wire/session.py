@@ -1,0 +1,455 @@
+"""The protocol of one end of a connection: bytes in, events out; messages in, bytes out.
+
+A session has no socket, no loop and no clock. A driver owns it, and gives it what happens: `begin` when the connection
+is there, `receive` what was read, `on_tick` every TICK_S and when `deadline` has come, `lose` when the connection is
+gone. The same protocol serves three ends:
+
+    BrokerSession(broker)                   a broker that was dialed: a client or a neighbor may come
+    BrokerSession(broker, is_dialing=True)  a broker that has dialed a neighbor
+    ClientSession(identity)                 a client that has dialed a broker
+
+State         `state`, as the table in `states.py` says; `reason` and `is_final` of the end; a decoder for what may come
+              in this state; how often the other side was silent. On the client's side besides: requests without an
+              answer, and credit.
+Beginning     The greeting of the other side is checked (`greetings.py`). One that does not fit is refused with a
+              `Goodbye`, which is final if the other side has dialed. One that fits is an event: a broker answers a
+              `Hello` with `welcome` or `end`, for it alone knows who else is there.
+Out of place  A message that may not come in this state, or a bad frame, ends the session with a `Goodbye` that says
+              so. The driver sees no event of it but `Ended`.
+Silence       Each tick of an established connection a broker sends a `Ping`. When more than SILENT_TICKS_MAX ticks have
+              passed without a byte from the other side, it is taken for dead. Ticks are counted, not seconds: if this
+              process was busy for long, what came meanwhile has not been read yet.
+End           ENDED is left by nothing. What comes later is dropped, and the driver drops what is put.
+
+Bytes to write are returned by the method that makes them, or come with an event: the driver writes them in that order.
+Frames of `Delivery` and `Batch` do not pass through here, for speed: `frames.py` makes them, and the driver may write
+them as long as the session `may_send` them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, Literal
+
+from msgspec import Struct
+
+from catchment.errors import shown
+from catchment.model.notification import Notification
+from catchment.routing.messages import BrokerMessage, ClientRequest, Said
+from catchment.wire.frames import HELLO_BYTES_MAX, REASON_CODEPOINTS_MAX, VERSION, Decoder, WireError, frame
+from catchment.wire.greetings import (
+    ThisBroker,
+    client_welcome_refusal,
+    hello_refusal,
+    neighbor_welcome_refusal,
+    request_problem,
+)
+from catchment.wire.messages import (
+    Accepted,
+    Batch,
+    Credit,
+    Delivery,
+    Goodbye,
+    Hello,
+    Look,
+    Lost,
+    Ping,
+    Pong,
+    Publish,
+    Refused,
+    Request,
+    Seen,
+    SequenceDelivery,
+    Unfit,
+    Welcome,
+)
+from catchment.wire.states import ESTABLISHED, HANDSHAKE, Does, Happening, HelloOf, State, What, next_state, stage_of
+
+# How long a greeting and its answer may take.
+HANDSHAKE_S: Final = 10.0
+# How often a driver calls `on_tick`.
+TICK_S: Final = 5.0
+# Ticks without a byte from the other side before it is taken for dead.
+SILENT_TICKS_MAX: Final = 3
+# How long the other side may take to answer when `ask_life` wants to know whether it is there.
+ANSWER_S_MAX: Final = 2.0
+
+_PING: Final = frame(Ping())
+_PONG: Final = frame(Pong())
+
+
+# --- events -------------------------------------------------------------------------------------
+
+
+class Published(Struct, frozen=True, gc=False):
+    """All publications of one read that follow one another: a broker handles them in one call."""
+
+    publications: tuple[Publish, ...]
+
+
+class Write(Struct, frozen=True, gc=False):
+    """A frame for the other side: the answer to its `Ping`, or a `Ping`."""
+
+    frame: bytes
+
+
+class Ended(Struct, frozen=True):
+    """The last event: the driver writes `goodbye`, if there is one, and closes the connection. There is none if the
+    other side has said goodbye, or is silent."""
+
+    reason: str
+    is_final: bool = False
+    goodbye: bytes = b""
+    # The name in a greeting that this side has refused.
+    refused_name: str | None = None
+
+
+# Most messages are events themselves.
+Event = (
+    Published
+    | Batch[Any]
+    | BrokerMessage
+    | Request
+    | Look
+    | Unfit
+    | Delivery
+    | SequenceDelivery
+    | Lost
+    | Accepted
+    | Refused
+    | Seen
+    | Credit
+    | Hello
+    | Welcome
+    | Write
+    | Ended
+)
+
+
+# --- both ends ----------------------------------------------------------------------------------
+
+
+class Session:
+    """What both ends have in common. `deadline` is when the handshake must be over; the driver calls `on_tick` then."""
+
+    def __init__(self, state: State, language: Any = None) -> None:
+        self.reason = "the other side has closed it"
+        # Whether connecting again would end for the same reason.
+        self.is_final = False
+        self.deadline = 0.0
+        # The size of the frame that the last event came in.
+        self.frame_bytes = 0
+        self._language = language
+        self._silent_ticks = 0
+        self._asked_at: float | None = None
+        self._left_when_asked = 0
+        self._decoder: Decoder[Any] = Decoder(Goodbye, HELLO_BYTES_MAX)
+        self._enter(state)
+
+    @property
+    def is_established(self) -> bool:
+        """Whether both ends have welcomed each other, and neither has ended it."""
+        return self.state in ESTABLISHED
+
+    def may_send(self, *kinds: type) -> bool:
+        return self._stage.sends.issuperset(kinds)
+
+    # --- beginning ---
+
+    def begin(self, now: float) -> bytes:
+        """The connection is there. An end that has dialed says Hello with this."""
+        self.deadline = now + HANDSHAKE_S
+        return b""
+
+    # --- receiving ---
+
+    def receive(self, data: bytes) -> Iterator[Event]:
+        """The events of these bytes, one after the other. The driver handles an event before it takes the next: what it
+        does about one, ending the session for example, decides what may come next."""
+        if self.state is State.ENDED:
+            return
+        self._silent_ticks = 0
+        publications: list[Publish] = []
+        try:
+            for body in self._decoder.bodies(data):
+                if self.is_ended:
+                    return
+                message = self._decoder.decoded(body)
+                if type(message) is Publish:
+                    publications.append(message)
+                    continue
+                if publications:
+                    # They came before this message, which may depend on them.
+                    yield Published(tuple(publications))
+                    publications = []
+                event = self._event(message)
+                if event is not None:
+                    self.frame_bytes = len(body)
+                    yield event
+        except WireError as problem:
+            # What came before the bad frame was good.
+            if publications:
+                yield Published(tuple(publications))
+                publications = []
+            if not self.is_ended:
+                yield self._ended(self._misreading(problem))
+        if publications:
+            yield Published(tuple(publications))
+
+    def _event(self, message: Any) -> Event | None:
+        if self.is_ended:
+            # The driver has ended it because of the publications before this message.
+            return None
+        handler = self._handlers.get(type(message))
+        return message if handler is None else handler(self, message)
+
+    def _misreading(self, problem: WireError) -> str:
+        """What to say about a frame that the decoder of this state does not take."""
+        if problem.name and problem.name not in self._stage.names:
+            return f"{shown(problem.name)} is out of place in {self.state.value}: {self._expected()} may come"
+        return str(problem)
+
+    def _expected(self) -> str:
+        *names, last = self._stage.names
+        return f"{', '.join(names)} or {last}" if names else last
+
+    def _pinged(self, message: Ping) -> Event:
+        return Write(_PONG)
+
+    def _ponged(self, message: Pong) -> None:
+        self._asked_at = None
+
+    def _left(self, message: Goodbye) -> Event:
+        self._change("receives", Goodbye)
+        self.reason, self.is_final = message.reason[:REASON_CODEPOINTS_MAX], message.is_final
+        return Ended(self.reason, self.is_final)
+
+    # What has to be done about a message before the driver sees it; most are handed on as they are. No message without
+    # a handler changes the state.
+    _handlers: ClassVar[Mapping[type, Callable[[Any, Any], Event | None]]] = {
+        Ping: _pinged,
+        Pong: _ponged,
+        Goodbye: _left,
+    }
+
+    # --- sending ---
+
+    def say(self, message: Said) -> bytes:
+        """The frame of a message that does not change the state. LimitError if it is too long."""
+        assert type(message) in self._stage.sends, f"{type(message).__name__} may not be sent in {self.state.value}"
+        return frame(message, self._stage.bytes_max)
+
+    # --- time ---
+
+    def on_tick(self, now: float, shows_life: bool = False) -> Write | Ended | None:
+        """Called every TICK_S, and when the deadline has come. `shows_life`: the driver knows a reason why the other
+        side is not silent though nothing came from it. It takes what was written to it, or we do not read.
+
+        After the end, too: if the other side does not even take the `Goodbye`, `Ended` comes a second time, and the
+        driver waits no longer."""
+        if self.state in HANDSHAKE:
+            return None if now < self.deadline else self._late()
+        self._silent_ticks = 0 if shows_life else self._silent_ticks + 1
+        if self._silent_ticks <= SILENT_TICKS_MAX:
+            return None if self.is_ended else self._keep_alive()
+        if not self.is_ended:
+            self._change("notices", Happening.SILENT)
+            self.reason = "it is silent"
+        return Ended(self.reason, self.is_final)
+
+    def _late(self) -> Ended:
+        missing = "Hello" if self.state is State.ACCEPTED else "answer to Hello"
+        self._change("notices", Happening.LATE)
+        return self._said_goodbye(f"no {missing} within {HANDSHAKE_S:g} s")
+
+    def _keep_alive(self) -> Write | None:
+        return Write(_PING)
+
+    def ask_life(self, now: float, left_bytes: int) -> bytes:
+        """Asks whether the other side is there, and does not wait: `is_answering` says it. `left_bytes` is how much
+        waits to be written to it. If that has become less since the last question, the other side takes something, and
+        is asked anew. The frame to write, or nothing."""
+        if self._asked_at is not None and left_bytes >= self._left_when_asked:
+            return b""
+        self._asked_at, self._left_when_asked = now, left_bytes
+        return _PING
+
+    def is_answering(self, now: float) -> bool:
+        """Whether the last question was answered, or is not older than ANSWER_S_MAX."""
+        return self._asked_at is None or now - self._asked_at < ANSWER_S_MAX
+
+    # --- the end ---
+
+    def end(self, reason: str, is_final: bool = False) -> bytes:
+        """Ends the session, and returns the `Goodbye` to write; nothing if it has ended already."""
+        return b"" if self.is_ended else self._ended(reason, is_final).goodbye
+
+    def lose(self, reason: str) -> None:
+        """The connection is gone, or is given up without a word."""
+        if not self.is_ended:
+            self._change("notices", Happening.LOST)
+            self.reason = reason
+
+    def _ended(self, reason: str, is_final: bool = False, refused_name: str | None = None) -> Ended:
+        self._change("sends", Goodbye)
+        return self._said_goodbye(reason, is_final, refused_name)
+
+    def _said_goodbye(self, reason: str, is_final: bool = False, refused_name: str | None = None) -> Ended:
+        self.reason, self.is_final = reason, is_final
+        return Ended(reason, is_final, frame(Goodbye(reason, is_final)), refused_name)
+
+    # --- states ---
+
+    def _change(self, does: Does, what: What) -> None:
+        """Every change of state goes by the table."""
+        then = next_state(self.state, does, what)
+        assert then is not None, f"{self.state.value} {does} {what}"
+        self._enter(then)
+
+    def _enter(self, state: State) -> None:
+        self.state = state
+        self.is_ended = state is State.ENDED
+        self._stage = stage_of(state, self._language)
+        if not self.is_ended:
+            # From the next frame on: what follows in the same read is decoded in the new state.
+            self._decoder.expect(self._stage.receives, self._stage.bytes_max)
+
+
+# --- a broker -----------------------------------------------------------------------------------
+
+
+class BrokerSession(Session):
+    """A broker's end. After a `Hello` the driver calls `welcome` or `end`."""
+
+    def __init__(self, broker: ThisBroker, *, is_dialing: bool = False, cost: int = 1) -> None:
+        super().__init__(State.DIALED if is_dialing else State.ACCEPTED, broker.language)
+        self.is_dialing = is_dialing
+        self._broker = broker
+        self._cost = cost
+
+    def begin(self, now: float) -> bytes:
+        super().begin(now)
+        if not self.is_dialing:
+            return b""
+        broker = self._broker
+        versions = (VERSION, VERSION)
+        hello = Hello(
+            versions, "broker", broker.name, routing=broker.routing, cost=self._cost, instance=broker.instance
+        )
+        self._change("sends", HelloOf.BROKER)
+        return frame(hello)
+
+    def welcome(self, credit: int = 0) -> bytes:
+        """The answer to a `Hello`; `credit` is for a client."""
+        broker = self._broker
+        if self.state is State.CLIENT_CAME:
+            welcome = Welcome(VERSION, broker.name, broker.routing, credit=credit)
+        else:
+            welcome = Welcome(VERSION, broker.name, broker.routing, self._cost, instance=broker.instance)
+        self._change("sends", Welcome)
+        return frame(welcome)
+
+    def _greeted(self, hello: Hello) -> Event:
+        if refusal := hello_refusal(self._broker, hello):
+            return self._ended(refusal, is_final=True, refused_name=hello.name)
+        self._change("receives", HelloOf(hello.role))
+        # The end that dials says what the link costs.
+        self._cost = hello.cost
+        return hello
+
+    def _welcomed(self, welcome: Welcome) -> Event:
+        if refusal := neighbor_welcome_refusal(self._broker, welcome):
+            return self._ended(refusal, refused_name=welcome.name)
+        self._change("receives", Welcome)
+        return welcome
+
+    def _requested(self, request: Request) -> Event:
+        problem = request_problem(request.body)
+        return request if problem is None else Unfit(request.number, 0, problem)
+
+    _handlers = {**Session._handlers, Hello: _greeted, Welcome: _welcomed, Request: _requested}  # noqa: RUF012
+
+
+# --- a client -----------------------------------------------------------------------------------
+
+
+class ClientSession(Session):
+    """A client's end. LimitError if what it has seen is too long for a `Hello`."""
+
+    def __init__(self, identity: str, seen: Mapping[str, int] | None = None) -> None:
+        super().__init__(State.DIALED)
+        # How many notifications may be published now.
+        self.credit = 0
+        self._hello = frame(Hello((VERSION, VERSION), "client", identity, seen or {}), HELLO_BYTES_MAX)
+        self._numbers = itertools.count(1)
+        # By number, what is not answered yet: the kind of the answer unless it is `Refused`.
+        self._unanswered: dict[int, type[Accepted | Seen]] = {}
+
+    def begin(self, now: float) -> bytes:
+        super().begin(now)
+        self._change("sends", HelloOf.CLIENT)
+        return self._hello
+
+    # --- asking ---
+
+    def ask(self, body: ClientRequest) -> tuple[int, bytes]:
+        """A request: the number that its answer will have, and the frame."""
+        return self._asked(Accepted, lambda number: Request(number, body))
+
+    def look(self, what: Literal["status", "explain"], notification: Notification | None) -> tuple[int, bytes]:
+        return self._asked(Seen, lambda number: Look(number, what, notification))
+
+    def publish(self, batch: Sequence[Notification], is_answered: bool) -> tuple[int, bytes]:
+        """At most `credit` notifications. The number is 0 if the publication is not answered."""
+        assert len(batch) <= self.credit, f"{len(batch):,} notifications with a credit of {self.credit:,}"
+        notifications = tuple(batch)
+        if is_answered:
+            asked = self._asked(Accepted, lambda number: Publish(number, notifications))
+        else:
+            asked = 0, self.say(Publish(0, notifications))
+        self.credit -= len(batch)
+        return asked
+
+    def _asked(self, answer: type[Accepted | Seen], message_of: Callable[[int], Said]) -> tuple[int, bytes]:
+        number = next(self._numbers)
+        # What is too long to be sent is not waited for.
+        made = self.say(message_of(number))
+        self._unanswered[number] = answer
+        return number, made
+
+    # --- answers ---
+
+    def _answered(self, answer: Accepted | Refused | Seen) -> Event:
+        if isinstance(answer, Refused) and answer.number == 0:
+            # Of a publication without a number.
+            return answer
+        expected = self._unanswered.pop(answer.number, None)
+        if expected is None or not isinstance(answer, Refused | expected):
+            return self._ended(f"{type(answer).__name__} {answer.number} answers nothing that was asked")
+        return answer
+
+    def _credited(self, credit: Credit) -> Event:
+        if credit.notifications < 0:
+            return self._ended(f"a credit of {credit.notifications}")
+        self.credit += credit.notifications
+        return credit
+
+    def _welcomed(self, welcome: Welcome) -> Event:
+        if refusal := client_welcome_refusal(welcome):
+            return self._ended(refusal, refused_name=welcome.name)
+        self._change("receives", Welcome)
+        self.credit = welcome.credit
+        return welcome
+
+    def _keep_alive(self) -> None:
+        """Brokers ping; a client only answers."""
+
+    _handlers = {  # noqa: RUF012
+        **Session._handlers,
+        Welcome: _welcomed,
+        Credit: _credited,
+        Accepted: _answered,
+        Refused: _answered,
+        Seen: _answered,
+    }

@@ -1,0 +1,99 @@
+"""The client without `await`."""
+
+import asyncio
+import threading
+
+import pytest
+
+from catchment import Notification
+from catchment.broker.config import Config
+from catchment.broker.server import Broker
+from catchment.client import (
+    BlockingClient,
+    BlockingSubscription,
+    ConnectionLostError,
+    connect_blocking,
+)
+from catchment.errors import BadIdError
+from tests.integration.network import ANYWHERE
+
+LOST = ConnectionLostError
+
+
+@pytest.fixture
+def served():
+    """A broker in a loop of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def start():
+        found = Broker(Config(listen=ANYWHERE))
+        await found.start()
+        return found
+
+    found = asyncio.run_coroutine_threadsafe(start(), loop).result()
+    yield f"catchment://{found.address}"
+    asyncio.run_coroutine_threadsafe(found.stop(), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def next_of(subscription: BlockingSubscription) -> Notification:
+    delivery = subscription.get(timeout=10)
+    assert delivery is not None
+    return delivery.notification
+
+
+def test_the_same_without_await(served):
+    with connect_blocking(served, identity="alice") as alice, connect_blocking(served) as other:
+        subscription = alice.subscribe("x > 0", id="s")
+        assert subscription.get(timeout=0.01) is None
+        other.publish([Notification({"x": n}) for n in range(1, 4)], ack="accepted")
+        assert [next_of(subscription)["x"] for _ in range(3)] == [1, 2, 3]
+        alice.advertise("x any")
+        alice.unadvertise("x any")
+        alice.suspend()
+        other.publish({"x": 9}, ack="accepted")
+        assert subscription.get(timeout=0.01) is None
+        alice.resume()
+        assert next_of(subscription)["x"] == 9
+        assert alice.look()["name"] == alice.broker == "broker"
+        assert alice.identity == "alice"
+        with pytest.raises(BadIdError):
+            alice.cancel("nothing")
+        subscription.cancel()
+        assert list(subscription) == []
+        alice.subscribe("x > 5")
+        alice.unsubscribe("x > 1")
+        assert alice.look()["subscriptions"] == 0
+
+
+def test_without_await_many_threads_may_use_it(served):
+    with connect_blocking(served) as one:
+        subscription = one.subscribe("n >= 0")
+        threads = [threading.Thread(target=_publish_blocking, args=(one, start)) for start in range(0, 100, 25)]
+        for thread in threads:
+            thread.start()
+        numbers = [next_of(subscription)["n"] for _ in range(100)]
+        for thread in threads:
+            thread.join()
+        assert {*numbers} == {*range(100)}
+
+
+def _publish_blocking(one: BlockingClient, start: int) -> None:
+    for n in range(start, start + 25):
+        one.publish({"n": n})
+
+
+def test_without_await_what_ends_says_so(served):
+    one = connect_blocking(served)
+    subscription = one.subscribe("x > 0")
+    one.close()
+    one.close()
+    for call in (lambda: one.publish({"x": 1}), lambda: subscription.get(timeout=1), one.look):
+        with pytest.raises(LOST):
+            call()
+    with pytest.raises(LOST, match="cannot connect"):
+        connect_blocking("catchment://127.0.0.1:1")
