@@ -62,8 +62,8 @@ def _conjunction(conjunction: Conjunction) -> Conjunction:
 
 
 def _node(expression: Expression, wanted: bool) -> Any:
-    """The positive form of an expression or, if not `wanted`, of its negation, as nested lists; None if there is a truth
-    value in it."""
+    """The positive form of an expression or, if not `wanted`, of its negation, as nested lists; None if there is a
+    truth value in it."""
     kind = type(expression)
     if kind is Constraint:
         if not wanted:

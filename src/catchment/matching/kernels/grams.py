@@ -3,9 +3,9 @@
 A glob's literal piece is its longest run without wildcards. Of all grams of the piece, the one is chosen that occurs in
 the fewest other patterns. A string can match the pattern only if it contains the gram.
 
-A gram of up to eight bytes is an integer, so that the hash of the gram behind each position of a string takes one shift
-and two multiplications. A bit set of hashes (`gram_bits`) tells at most positions that no pattern has such a gram: it is
-small enough to stay in the processor's cache.
+A gram of up to eight bytes is an integer: then the hash of the gram behind each position of a string takes one shift
+and two multiplications. A bit set of hashes (`gram_bits`) tells at most positions that no pattern has such a gram. It
+is small enough to stay in the processor's cache.
 """
 
 # mypy: disable-error-code="return-value, no-any-return, arg-type"

@@ -13,7 +13,6 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from catchment.matching.bulk import unpack_filter
 from catchment.model.cesql import Cesql
-from catchment.model.conjunction import box_of
 from catchment.model.filter import Filter
 from catchment.pipeline.index import LIVE
 from catchment.pipeline.schema import SUBSCRIPTIONS
@@ -42,5 +41,5 @@ COLUMNS_WITHOUT_NOTE: Final = tuple(name for name in CATALOGUE.names if name not
 def loaded_filter(text: str, conjunction: bytes | None, dialect: str) -> Filter | Cesql:
     """The filter of a row of the catalogue; from its packed form if it has one, which spares the parsing."""
     if conjunction is not None:
-        return Filter.of_boxes(box_of(alternative.constraints) for alternative in unpack_filter(conjunction))
+        return unpack_filter(conjunction)
     return Cesql(text) if dialect == CESQL else Filter(text)

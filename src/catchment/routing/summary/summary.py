@@ -95,10 +95,10 @@ class Summary:
         for number, filter in filters.items():
             if filter.is_empty:
                 continue
-            parts = dissolved(filter.boxes)
+            parts = dissolved(filter.routed.boxes)
             # Sorted: the place of a new attribute must not depend on the order of a set.
             id = SubscriptionId(broker, number, schema.bits(sorted(parts.names)))
-            is_exact &= parts.is_exact
+            is_exact &= parts.is_exact and filter.is_normal
             if not id.attributes:
                 everything.append(id)
             for name_and_kind, ranges in parts.keys.items():

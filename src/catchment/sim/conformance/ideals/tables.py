@@ -121,10 +121,10 @@ def leftovers(simulation: Simulation) -> Iterator[str]:
 
 
 def filters_in(wanted: Wanted) -> tuple[Filter, ...]:
-    """The filters that a subscription consists of, or stands for."""
+    """The filters that a subscription consists of, or stands for, as brokers route them."""
     if isinstance(wanted, Pattern):
-        return wanted.filters
-    return (wanted.filter,) if isinstance(wanted, Cesql) else (wanted,)
+        return tuple(filter.routed for filter in wanted.filters)
+    return (wanted.filter.routed,) if isinstance(wanted, Cesql) else (wanted.routed,)
 
 
 def filters_wanted(simulation: Simulation, brokers: Iterable[str]) -> list[Filter]:
