@@ -234,6 +234,7 @@ async def nats_send(address: str, load: Load) -> tuple[float, float]:
 
 async def mosquitto_receive(address: str, load: Load, ready: Any) -> Reception:
     import paho.mqtt.client as mqtt
+    from paho.mqtt.enums import CallbackAPIVersion
 
     found, done, loop = Reception(load), asyncio.Event(), asyncio.get_running_loop()
     expected = load.count * load.fan_out
@@ -245,12 +246,12 @@ async def mosquitto_receive(address: str, load: Load, ready: Any) -> Reception:
             loop.call_soon_threadsafe(done.set)
 
     for i in range(load.fan_out):
-        reader = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=f"reader-{i}")
+        reader = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=f"reader-{i}")
         reader.on_message = take
         reader.connect(host, int(port))
         _subscribed(reader, [("stock/HOT", 0)])
     if load.crowd:
-        crowd = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="crowd")
+        crowd = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="crowd")
         crowd.connect(host, int(port))
         crowd.loop_start()
         for start in range(0, load.crowd, 1_000):
@@ -273,9 +274,10 @@ def _subscribed(reader: Any, topics: list[tuple[str, int]]) -> None:
 
 async def mosquitto_send(address: str, load: Load) -> tuple[float, float]:
     import paho.mqtt.client as mqtt
+    from paho.mqtt.enums import CallbackAPIVersion
 
     host, _, port = address.partition(":")
-    writer = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="writer")
+    writer = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="writer")
     writer.max_queued_messages_set(0)
     writer.connect(host, int(port))
     writer.loop_start()

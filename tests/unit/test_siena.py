@@ -1,7 +1,7 @@
 """SIENA's brokers one by one: what they say to neighbors and clients, beside the figures of the text."""
 
 from catchment import Advertisement, Filter, Notification, Pattern
-from catchment.errors import BadIdError, BadNotificationError
+from catchment.errors import BadIdError, BadNotificationError, LimitError
 from catchment.routing.core import Table, Work
 from catchment.routing.messages import (
     Advertise,
@@ -214,6 +214,7 @@ def test_those_of_a_batch_go_each_its_own_way():
 def refusal(actions):
     (refused,) = actions
     assert isinstance(refused, Refuse)
+    assert isinstance(refused.error, LimitError)
     return refused.error.limit
 
 

@@ -26,6 +26,7 @@ from catchment.routing.messages import (
     Subscribe,
 )
 from catchment.routing.parts.link_states import Links
+from catchment.routing.siena.acyclic import AcyclicCore
 from catchment.routing.siena.gateway import EVERYTHING, HybridCore, Membership
 from catchment.routing.siena.messages import Advertised, Interest, OriginHeader, Wants, WantsChange
 from catchment.routing.siena.settings import Kind
@@ -69,12 +70,13 @@ def published(core: HybridCore, source: Neighbor | Client, origin: str, **attrib
     """What follows from a notification that has come three links, or none; forwards as neighbor, origin and hops."""
     notification = Notification(attributes, source="p", seq=next(NUMBERS))
     actions = core.on_notifications([Routed(notification, OriginHeader(3, origin) if origin else PUBLISHED)], source, 2)
-    return [
-        (action.interface, action.batch[0].header.origin, action.batch[0].header.hops)
-        if isinstance(action, Forward)
-        else action
-        for action in actions
-    ]
+    return [_forwarded(action) if isinstance(action, Forward) else action for action in actions]
+
+
+def _forwarded(action: Forward) -> tuple[Neighbor, str, int]:
+    header = action.batch[0].header
+    assert isinstance(header, OriginHeader)
+    return action.interface, header.origin, header.hops
 
 
 # --- Figure 8: a hierarchy, its root in a general network ----------------------------------------
@@ -168,7 +170,9 @@ def test_figure_9_only_what_is_wanted_leaves_the_cluster():
 
 def test_below_a_master_the_gateway_asks_for_everything():
     core = gateway("acyclic", "hierarchical", master="out")
-    assert core.ports["i"].interest.told_to(IN) == (EVERYTHING,)
+    port = core.ports["i"]
+    assert isinstance(port, AcyclicCore)
+    assert port.interest.told_to(IN) == (EVERYTHING,)
     assert published(core, IN, "leaf", x=1) == [(OUT, "g", 4)]
     # Interest goes up, and what comes down goes where it is wanted.
     assert core.on_message(Interest(announced=(NARROW,)), IN, 2) == [Send(OUT, Interest((), (NARROW,)))]
