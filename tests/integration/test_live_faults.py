@@ -10,13 +10,13 @@ import pytest
 from catchment.broker import server
 from catchment.broker.config import Address, Config, read_config
 from catchment.broker.connection import Connection
-from catchment.client import Client
 from catchment.client import client as client_module
+from catchment.client.connection import connected
 from catchment.errors import InputError
 from catchment.routing.messages import Neighbor
 from catchment.routing.siena.gateway import HybridCore
 from catchment.wire.greetings import ThisBroker
-from catchment.wire.session import BrokerSession, Event
+from catchment.wire.session import BrokerSession, ClientSession, Event
 from tests.integration.network import ANYWHERE, Raw, broker, client, run, until
 from tests.said import language_of
 
@@ -137,14 +137,16 @@ def test_what_is_stated_again_goes_before_all_else():
 def test_who_gives_up_when_just_welcomed_is_gone(monkeypatch: pytest.MonkeyPatch):
     async def work() -> None:
         async with broker() as there:
-            opening = asyncio.ensure_future(client(there, "alice")._opened())
-            welcomed = Client._welcomed
+            opening = asyncio.ensure_future(client(there, "alice"))
 
-            def given_up(self: Client, *given: Any) -> None:
-                welcomed(self, *given)
-                opening.cancel()
+            async def giving_up(host: str, port: int, session: ClientSession, came: Any, welcomed: Any) -> Any:
+                def then_cancel(*given: Any) -> None:
+                    welcomed(*given)
+                    opening.cancel()
 
-            monkeypatch.setattr(Client, "_welcomed", given_up)
+                return await connected(host, port, session, came, then_cancel)
+
+            monkeypatch.setattr(client_module, "connected", giving_up)
             with pytest.raises(asyncio.CancelledError):
                 await opening
             await until(lambda: not there.node.clients)
