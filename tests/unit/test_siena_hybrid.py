@@ -269,7 +269,7 @@ def test_figures_8_and_9_from_any_unit_to_any_other_once(build: Callable[[int, i
     for i in range(len(topology.brokers)):
         simulation.publish(f"c{i}", {"x": 1})
     simulation.settle()
-    assert {len(one.received) for one in simulation.clients.values()} == {len(topology.brokers)}
+    assert {len(client.received) for client in simulation.clients.values()} == {len(topology.brokers)}
 
 
 def test_figure_9_traffic_that_is_not_wanted_outside_stays_in_its_cluster():
@@ -309,7 +309,7 @@ def test_a_gateway_that_crashes_parts_its_units_until_it_is_back():
         simulation.settle()
         simulation.publish("p", {"x": 1})
         simulation.settle()
-        assert tuple(len(simulation.clients[one].received) for one in ("near", "far")) == expected
+        assert tuple(len(simulation.clients[client].received) for client in ("near", "far")) == expected
         assert list(hybrid_tables(simulation)) == []
 
 
@@ -317,23 +317,23 @@ def test_a_gateway_that_crashes_parts_its_units_until_it_is_back():
 
 
 def test_units_are_built_one_on_another():
-    found = hybrid(
+    network = hybrid(
         [
             Plan("net", "acyclic", ring(3)),
             Plan("a", "hierarchical", star(3), "net.2"),
             Plan("b", "general", ring(3), "a.1"),
         ]
     )
-    assert found.brokers == ("net.0", "net.1", "net.2", "a.1", "a.2", "b.1", "b.2")
-    assert [(unit.brokers[0], unit.root) for unit in found.units] == [
+    assert network.brokers == ("net.0", "net.1", "net.2", "a.1", "a.2", "b.1", "b.2")
+    assert [(unit.brokers[0], unit.root) for unit in network.units] == [
         ("net.0", None),
         ("net.2", "net.2"),
         ("a.1", None),
     ]
     # The acyclic one has lost a link.
-    assert len(found.links) == 2 + 2 + 3
-    assert [one.unit for one in found.memberships()["net.2"]] == ["net", "a"]
-    assert found.memberships()["a.1"][0].master == "net.2"
+    assert len(network.links) == 2 + 2 + 3
+    assert [membership.unit for membership in network.memberships()["net.2"]] == ["net", "a"]
+    assert network.memberships()["a.1"][0].master == "net.2"
 
 
 def test_random_hybrids_are_networks_of_their_seed():
