@@ -46,9 +46,9 @@ def test_shutdown_lets_what_waits_be_read():
         await until(lambda: b._server is None or not b._server.is_serving())
         with pytest.raises(ConnectionError):
             await Raw.dial(b.address)
-        found = await raw.rest()
-        assert sum(isinstance(one, Delivery) for one in found) == count
-        assert found[-1] == Goodbye("broker is shutting down")
+        messages = await raw.rest()
+        assert sum(isinstance(message, Delivery) for message in messages) == count
+        assert messages[-1] == Goodbye("broker is shutting down")
         await raw.close()
         await stopping
         await b.stopped()
@@ -71,9 +71,9 @@ def test_shutdown_tells_what_was_lost(monkeypatch):
                 await publisher.publish(Notification({"n": count}, payload=KILOBYTES_64), ack="accepted")
                 count += 1
         stopping = asyncio.ensure_future(b.stop())
-        found = await raw.rest()
-        assert found[-2:] == [Lost("slow", 3), Goodbye("broker is shutting down")]
-        assert sum(isinstance(one, Delivery) for one in found) == count - 3
+        messages = await raw.rest()
+        assert messages[-2:] == [Lost("slow", 3), Goodbye("broker is shutting down")]
+        assert sum(isinstance(message, Delivery) for message in messages) == count - 3
         await raw.close()
         await stopping
 
@@ -88,7 +88,7 @@ def test_a_second_stop_ends_at_once(monkeypatch):
         await b.start()
         raw, _ = await _with_much_waiting(b)
         stopping = asyncio.ensure_future(b.stop())
-        await until(lambda: b._is_stopping and all(not one.is_open for one in b.connections))
+        await until(lambda: b._is_stopping and all(not connection.is_open for connection in b.connections))
         assert not stopping.done()
         await b.stop()
         await b.stopped()
@@ -122,7 +122,7 @@ def test_shutdown_while_dialing_leaves_nothing_behind(monkeypatch):
             for _ in range(5):
                 async with broker("b", (proxy.address, Address("127.0.0.1", 1))) as b:
                     await until(lambda: proxy.attempts)
-                assert not b.connections or all(not one.is_open for one in b.connections)
+                assert not b.connections or all(not connection.is_open for connection in b.connections)
                 assert all(task.done() for task in b._tasks)
 
     run(work())
