@@ -59,9 +59,9 @@ STOP_S = 5
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,13 @@ def running(peer: str, hops: int, directory: Path, before: Sequence[str] = ()) -
             addresses = (f"127.0.0.1:{port}",) * 2
         yield Brokers(*addresses, processes[-1].pid)
     finally:
-        for one in reversed(processes):
-            os.killpg(one.pid, signal.SIGTERM)
-        for one in processes:
+        for process in reversed(processes):
+            os.killpg(process.pid, signal.SIGTERM)
+        for process in processes:
             try:
-                one.wait(STOP_S)
+                process.wait(STOP_S)
             except subprocess.TimeoutExpired:
-                os.killpg(one.pid, signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _catchments(hops: int, processes: list[subprocess.Popen[Any]], before: Sequence[str]) -> tuple[str, str]:
@@ -101,12 +101,12 @@ def _catchments(hops: int, processes: list[subprocess.Popen[Any]], before: Seque
     for i in range(hops):
         command = [sys.executable, *before, "-m", "catchment", "serve", "--name", f"b{i}", "--listen", "127.0.0.1:0"]
         command += ["--json", *(["--neighbor", addresses[-1]] if addresses else [])]
-        one = subprocess.Popen(
+        process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
         )
-        processes.append(one)
-        assert one.stdout is not None
-        addresses.append(json.loads(one.stdout.readline())["address"])
+        processes.append(process)
+        assert process.stdout is not None
+        addresses.append(json.loads(process.stdout.readline())["address"])
     return addresses[0], addresses[-1]
 
 
@@ -139,8 +139,8 @@ def _peer(peer: str, port: int, directory: Path) -> subprocess.Popen[Any]:
 def _listening(port: int) -> None:
     until = time.monotonic() + 60
     while time.monotonic() < until:
-        with socket.socket() as found:
-            if found.connect_ex(("127.0.0.1", port)) == 0:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
                 time.sleep(1)  # RabbitMQ listens a little before it serves
                 return
         time.sleep(0.2)
@@ -177,8 +177,8 @@ def measured(peer: str, load: Load, brokers: Brokers, started: Callable[[], None
         context.Process(target=send, args=(peer, brokers.publish_at, load, go, sent), daemon=True),
     ]
     try:
-        for one in processes:
-            one.start()
+        for process in processes:
+            process.start()
         until = time.monotonic() + WAIT_S
         while not ready.wait(1):
             if not processes[0].is_alive() or time.monotonic() > until:
@@ -191,8 +191,8 @@ def measured(peer: str, load: Load, brokers: Brokers, started: Callable[[], None
         kept = load.count / load.rate / (end - start) if load.rate else 1.0
         return Measured(load.count / (last - start), kept, latencies, missed)
     finally:
-        for one in processes:
-            one.kill()
+        for process in processes:
+            process.kill()
 
 
 def run_once(result: Result, share: float, directory: Path) -> None:
@@ -202,23 +202,23 @@ def run_once(result: Result, share: float, directory: Path) -> None:
         rate = measured(peer, Load(count, case.fan_out, case.crowd), brokers).rate
     paced = Load(max(LATENCY_COUNT_MIN, int(rate / 2 * LATENCY_S * share)), case.fan_out, case.crowd, rate / 2)
     with running(peer, case.hops, directory) as brokers:
-        found = measured(peer, paced, brokers)
+        paced_run = measured(peer, paced, brokers)
     result.rates.append(rate)
-    marks = quantiles(found.latencies, n=100)
+    marks = quantiles(paced_run.latencies, n=100)
     result.p50s_ms.append(marks[49] * 1e3)
     result.p99s_ms.append(marks[98] * 1e3)
-    result.worst_ms = max(result.worst_ms, max(found.latencies) * 1e3)
-    result.kept = min(result.kept, found.kept)
-    result.missed += found.missed
+    result.worst_ms = max(result.worst_ms, max(paced_run.latencies) * 1e3)
+    result.kept = min(result.kept, paced_run.kept)
+    result.missed += paced_run.missed
 
 
 def run_case(case: Case, peers: Sequence[str], runs: int, share: float) -> list[Result]:
     results = [Result(case, peer) for peer in peers if case.is_for(peer)]
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as directory:
         for i in range(runs):
-            for one in results:
-                print(f"{case.name}, run {i + 1}: {one.peer}", file=sys.stderr)
-                run_once(one, share, Path(directory))
+            for result in results:
+                print(f"{case.name}, run {i + 1}: {result.peer}", file=sys.stderr)
+                run_once(result, share, Path(directory))
     return results
 
 
@@ -227,9 +227,11 @@ def profiled(case: Case) -> Profile:
     load = Load(2 * case.count, case.fan_out, case.crowd)
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as directory:
         with running("Catchment", case.hops, Path(directory)) as brokers:
-            found = sampled(brokers.pid, lambda started: measured("Catchment", load, brokers, started), Path(directory))
-        if found is not None:
-            return found
+            profile = sampled(
+                brokers.pid, lambda started: measured("Catchment", load, brokers, started), Path(directory)
+            )
+        if profile is not None:
+            return profile
         stats = Path(directory) / "stats"
         with running("Catchment", case.hops, Path(directory), ("-m", "cProfile", "-o", str(stats))) as brokers:
             measured("Catchment", load, brokers)
@@ -249,10 +251,10 @@ def main() -> int:
     if given.profile:
         print("\n".join(profile_lines(profiled(PROFILED))))
         return 0
-    peers = [one for one in PEERS if is_there(one) and given.only in (None, one)]
-    for one in PEERS:
-        if not is_there(one):
-            print(f"{one} is not installed: left out", file=sys.stderr)
+    peers = [peer for peer in PEERS if is_there(peer) and given.only in (None, peer)]
+    for peer in PEERS:
+        if not is_there(peer):
+            print(f"{peer} is not installed: left out", file=sys.stderr)
     results = []
     for case in CASES:
         if not given.case or given.case in case.name:

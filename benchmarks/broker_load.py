@@ -134,33 +134,35 @@ async def catchment_receive(address: str, load: Load, ready: Any) -> Reception:
     from catchment import Filter
     from catchment.client import connect
 
-    found, done = Reception(load), asyncio.Event()
+    reception, done = Reception(load), asyncio.Event()
     expected = load.count * load.fan_out
     clients = [await connect(address, identity=f"reader-{i}") for i in range(load.fan_out)]
     wanted = Filter.of(("symbol", "=", "HOT"))
     subscriptions = [
-        await one.subscribe(
-            wanted, take=lambda delivered: _count(found, delivered.notification.payload, expected, done)
+        await client.subscribe(
+            wanted, take=lambda delivered: _count(reception, delivered.notification.payload, expected, done)
         )
-        for one in clients
+        for client in clients
     ]
     if load.crowd:
         crowd = await connect(address, identity="crowd")
         for start in range(0, load.crowd, 500):
             chunk = range(start, min(start + 500, load.crowd))
             filters = [Filter.of(("symbol", "=", f"S{i}"), ("price", ">", i % 97)) for i in chunk]
-            await asyncio.gather(*(crowd.subscribe(one, id=str(i)) for i, one in zip(chunk, filters, strict=True)))
+            await asyncio.gather(
+                *(crowd.subscribe(filter, id=str(i)) for i, filter in zip(chunk, filters, strict=True))
+            )
     say_ready(ready)
-    while not done.is_set() and found.received + found.missed < expected:
+    while not done.is_set() and reception.received + reception.missed < expected:
         with suppress(TimeoutError):
             await asyncio.wait_for(done.wait(), 1.0)
-        found.missed = sum(one.missed for one in subscriptions)
-    return found
+        reception.missed = sum(subscription.missed for subscription in subscriptions)
+    return reception
 
 
-def _count(found: Reception, body: bytes, expected: int, done: asyncio.Event) -> None:
-    found.got(body)
-    if found.received >= expected:
+def _count(reception: Reception, body: bytes, expected: int, done: asyncio.Event) -> None:
+    reception.got(body)
+    if reception.received >= expected:
         done.set()
 
 
@@ -191,11 +193,11 @@ async def catchment_send(address: str, load: Load) -> tuple[float, float]:
 async def nats_receive(address: str, load: Load, ready: Any) -> Reception:
     import nats
 
-    found, done = Reception(load), asyncio.Event()
+    reception, done = Reception(load), asyncio.Event()
     expected = load.count * load.fan_out
 
     async def take(message: Any) -> None:
-        _count(found, message.data, expected, done)
+        _count(reception, message.data, expected, done)
 
     for _ in range(load.fan_out):
         reader = await nats.connect(f"nats://{address}", pending_size=1 << 27)
@@ -208,7 +210,7 @@ async def nats_receive(address: str, load: Load, ready: Any) -> Reception:
         await crowd.flush(timeout=60)
     say_ready(ready)
     await done.wait()
-    return found
+    return reception
 
 
 async def nats_send(address: str, load: Load) -> tuple[float, float]:
@@ -234,23 +236,24 @@ async def nats_send(address: str, load: Load) -> tuple[float, float]:
 
 async def mosquitto_receive(address: str, load: Load, ready: Any) -> Reception:
     import paho.mqtt.client as mqtt
+    from paho.mqtt.enums import CallbackAPIVersion
 
-    found, done, loop = Reception(load), asyncio.Event(), asyncio.get_running_loop()
+    reception, done, loop = Reception(load), asyncio.Event(), asyncio.get_running_loop()
     expected = load.count * load.fan_out
     host, _, port = address.partition(":")
 
     def take(client: Any, data: Any, message: Any) -> None:
-        found.got(message.payload)
-        if found.received >= expected:
+        reception.got(message.payload)
+        if reception.received >= expected:
             loop.call_soon_threadsafe(done.set)
 
     for i in range(load.fan_out):
-        reader = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=f"reader-{i}")
+        reader = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=f"reader-{i}")
         reader.on_message = take
         reader.connect(host, int(port))
         _subscribed(reader, [("stock/HOT", 0)])
     if load.crowd:
-        crowd = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="crowd")
+        crowd = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="crowd")
         crowd.connect(host, int(port))
         crowd.loop_start()
         for start in range(0, load.crowd, 1_000):
@@ -258,7 +261,7 @@ async def mosquitto_receive(address: str, load: Load, ready: Any) -> Reception:
         await asyncio.sleep(1 + load.crowd / 50_000)
     say_ready(ready)
     await done.wait()
-    return found
+    return reception
 
 
 def _subscribed(reader: Any, topics: list[tuple[str, int]]) -> None:
@@ -273,9 +276,10 @@ def _subscribed(reader: Any, topics: list[tuple[str, int]]) -> None:
 
 async def mosquitto_send(address: str, load: Load) -> tuple[float, float]:
     import paho.mqtt.client as mqtt
+    from paho.mqtt.enums import CallbackAPIVersion
 
     host, _, port = address.partition(":")
-    writer = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="writer")
+    writer = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="writer")
     writer.max_queued_messages_set(0)
     writer.connect(host, int(port))
     writer.loop_start()
@@ -306,15 +310,15 @@ def _rabbitmq(address: str) -> Any:
 
 
 def _rabbitmq_receive(address: str, load: Load, ready: Any) -> Reception:
-    found, expected = Reception(load), load.count * load.fan_out
+    reception, expected = Reception(load), load.count * load.fan_out
     connection = _rabbitmq(address)
     channel = connection.channel()
     channel.exchange_declare("stock", "headers")
     wanted = {"x-match": "all", "symbol": "HOT"}
 
     def take(channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        found.got(body)
-        if found.received >= expected:
+        reception.got(body)
+        if reception.received >= expected:
             channel.stop_consuming()
 
     for i in range(load.fan_out):
@@ -327,7 +331,7 @@ def _rabbitmq_receive(address: str, load: Load, ready: Any) -> Reception:
             channel.queue_bind("crowd", "stock", arguments={"x-match": "all", "symbol": f"S{i}"})
     say_ready(ready)
     channel.start_consuming()
-    return found
+    return reception
 
 
 async def rabbitmq_send(address: str, load: Load) -> tuple[float, float]:
@@ -375,8 +379,8 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def receive(peer: str, address: str, load: Load, ready: Any, answer: Any) -> None:
-    found = run(RECEIVERS[peer](address, load, ready))
-    answer.put((found.last, found.latencies, found.missed))
+    reception = run(RECEIVERS[peer](address, load, ready))
+    answer.put((reception.last, reception.latencies, reception.missed))
 
 
 def send(peer: str, address: str, load: Load, go: Any, answer: Any) -> None:

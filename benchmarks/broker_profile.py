@@ -25,6 +25,7 @@ LAYERS = (
     # What runs the loop: under it is all else.
     ("catchment/broker/run.py", REST),
     ("catchment/broker/", "connections and actions"),
+    ("catchment/node/", "connections and actions"),
 )
 _FRAME = re.compile(r"(?P<name>.*) \((?P<path>.*?)(:\d+)?\)$")
 
@@ -39,8 +40,8 @@ class Profile:
 
 
 def spy() -> str | None:
-    found = Path(sys.executable).with_name("py-spy")
-    return str(found) if found.exists() else shutil.which("py-spy")
+    beside = Path(sys.executable).with_name("py-spy")
+    return str(beside) if beside.exists() else shutil.which("py-spy")
 
 
 def sampled(pid: int, work: Callable[[Callable[[], None]], object], directory: Path) -> Profile | None:
@@ -57,7 +58,7 @@ def sampled(pid: int, work: Callable[[Callable[[], None]], object], directory: P
         watching.append(subprocess.Popen(whole, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
     work(watch)
-    failed = [one.wait(SECONDS + 30) for one in watching]
+    failed = [process.wait(SECONDS + 30) for process in watching]
     return None if any(failed) or not output.exists() else _of_samples(output.read_text("utf-8"))
 
 
@@ -66,10 +67,10 @@ def _of_samples(text: str) -> Profile:
     functions: Counter[str] = Counter()
     for line in text.splitlines():
         stack, _, count = line.rpartition(" ")
-        frames = [found for one in stack.split(";") if (found := _FRAME.match(one)) is not None]
+        frames = [match for frame in stack.split(";") if (match := _FRAME.match(frame)) is not None]
         # A worker of the executor that waits for work is not always known to be idle.
         if frames and not frames[-1]["path"].endswith("futures/thread.py"):
-            layers[_layer([one["path"] for one in frames])] += int(count)
+            layers[_layer([frame["path"] for frame in frames])] += int(count)
             functions[_shown(frames[-1]["path"], frames[-1]["name"])] += int(count)
     return _profile(f"py-spy, {SAMPLES_A_SECOND} samples a second", layers, functions)
 
@@ -93,8 +94,8 @@ def of_stats(path: Path) -> Profile:
 
 
 def _shown(path: str, name: str) -> str:
-    _, found, inside = path.rpartition("catchment/")
-    return f"{inside if found else Path(path).name}: {name}"
+    _, package, inside = path.rpartition("catchment/")
+    return f"{inside if package else Path(path).name}: {name}"
 
 
 def _profile(how: str, layers: Counter[str], functions: Counter[str]) -> Profile:

@@ -22,11 +22,11 @@ subscribers share, with Python clients. Times mean little; ratios are to compare
 
 def write_report(results: Sequence[Result], profile: Profile, command: str) -> None:
     RESULTS.mkdir(exist_ok=True)
-    cases = list(dict.fromkeys(one.case for one in results))
+    cases = list(dict.fromkeys(result.case for result in results))
     rows = [
         "# A live broker under load",
         "",
-        f"`{command}`, runs of each: {max(len(one.rates) for one in results)}.",
+        f"`{command}`, runs of each: {max(len(result.rates) for result in results)}.",
         HOW,
         "",
         "| case | broker | notifications/s | deliveries/s | p50 ms | p99 ms | worst ms | Catchment is |",
@@ -43,7 +43,7 @@ def write_report(results: Sequence[Result], profile: Profile, command: str) -> N
         "",
     ]
     (RESULTS / "broker.md").write_text("\n".join(rows), "utf-8")
-    _plot(results, [one.name for one in cases])
+    _plot(results, [case.name for case in cases])
 
 
 def lines_of(results: Sequence[Result], case: Case) -> Iterator[str]:
@@ -62,21 +62,23 @@ def figures_of(result: Result) -> Iterator[Figure]:
 
 
 def _rows(results: Sequence[Result], case: Case) -> Iterator[tuple[str, ...]]:
-    mine = [one for one in results if one.case == case]
-    ours = next((one for one in mine if one.peer == "Catchment"), None)
-    for one in mine:
-        p99 = _spread(one.p99s_ms, ".2f") + ("" if one.kept >= KEPT_MIN else f", at {one.kept:.0%} of half load")
-        p99 += f", {one.missed:,} dropped" if one.missed else ""
-        ratio = "" if ours in (None, one) else f"{_spread(one.ratios(ours), ',.2f')} × as fast"
-        delivered = f"{one.rate * case.fan_out:,.0f}"
-        latency = f"{median(one.p50s_ms):.2f}", p99, f"{one.worst_ms:.1f}"
-        yield case.name, one.peer, _spread(one.rates, ",.0f"), delivered, *latency, ratio
+    mine = [result for result in results if result.case == case]
+    ours = next((result for result in mine if result.peer == "Catchment"), None)
+    for result in mine:
+        p99 = _spread(result.p99s_ms, ".2f") + (
+            "" if result.kept >= KEPT_MIN else f", at {result.kept:.0%} of half load"
+        )
+        p99 += f", {result.missed:,} dropped" if result.missed else ""
+        ratio = "" if ours in (None, result) else f"{_spread(result.ratios(ours), ',.2f')} × as fast"
+        delivered = f"{result.rate * case.fan_out:,.0f}"
+        latency = f"{median(result.p50s_ms):.2f}", p99, f"{result.worst_ms:.1f}"
+        yield case.name, result.peer, _spread(result.rates, ",.0f"), delivered, *latency, ratio
 
 
-def _spread(found: Sequence[float], form: str) -> str:
-    if len(found) == 1:
-        return f"{found[0]:{form}}"
-    return f"{median(found):{form}} ({min(found):{form}}–{max(found):{form}})"
+def _spread(values: Sequence[float], form: str) -> str:
+    if len(values) == 1:
+        return f"{values[0]:{form}}"
+    return f"{median(values):{form}} ({min(values):{form}}–{max(values):{form}})"
 
 
 def profile_lines(profile: Profile) -> list[str]:
@@ -99,11 +101,11 @@ def _plot(results: Sequence[Result], cases: Sequence[str]) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    peers = list(dict.fromkeys(one.peer for one in results))
+    peers = list(dict.fromkeys(result.peer for result in results))
     figure, axes = plt.subplots(figsize=(9, 4.5))
     width = 0.8 / len(peers)
     for place, peer in enumerate(peers):
-        mine = {one.case.name: one for one in results if one.peer == peer}
+        mine = {result.case.name: result for result in results if result.peer == peer}
         at = [i + place * width for i, case in enumerate(cases) if case in mine]
         rates = [mine[case].rate for case in cases if case in mine]
         axes.bar(at, rates, width, label=peer)

@@ -83,12 +83,12 @@ def measured(work: Callable[[Sequence[Any]], Any], rows: Sequence[Any], runs: in
             break
         count = min(len(rows), count * 4)
     count = max(1, min(len(rows), int(count * RUN_SECONDS / max(took, 1e-6))))
-    found = []
+    rates = []
     for _ in range(runs):
         start = process_time()
         work(rows[:count])
-        found.append(count / (process_time() - start))
-    return Rate(tuple(found))
+        rates.append(count / (process_time() - start))
+    return Rate(tuple(rates))
 
 
 def columns(rows: Sequence[dict[str, Any]]) -> pa.Table:
@@ -110,9 +110,9 @@ def ours(matcher: Matcher, rows: list[dict[str, Any]], runs: int) -> dict[str, R
     table = columns(rows)
     return {
         "list": measured(matcher.match_batch, rows, runs),
-        "arrow": measured(lambda some: matcher.match_batch(table.slice(0, len(some))), rows, runs),
-        "ids": measured(lambda some: _spent(matcher.match_batch(some)), rows[:4000], runs),
-        "match": measured(lambda some: _spent(map(matcher.match, some)), rows[:4000], runs),
+        "arrow": measured(lambda batch: matcher.match_batch(table.slice(0, len(batch))), rows, runs),
+        "ids": measured(lambda batch: _spent(matcher.match_batch(batch)), rows[:4000], runs),
+        "match": measured(lambda batch: _spent(map(matcher.match, batch)), rows[:4000], runs),
     }
 
 
@@ -122,24 +122,24 @@ def _spent(lists: Iterable[Any]) -> None:
         pass
 
 
-def times_as_long(found: dict[str, Any], than: str) -> str:
+def times_as_long(figures: dict[str, Any], than: str) -> str:
     """What `match` takes over what another way takes for each notification, run by run."""
-    runs = [other / one for one, other in zip(found["rates"]["match"], found["rates"][than], strict=True)]
+    runs = [other / match for match, other in zip(figures["rates"]["match"], figures["rates"][than], strict=True)]
     return f"{median(runs):.2f} ({min(runs):.2f}–{max(runs):.2f})"
 
 
 def agree(matcher: Matcher, peer: Any, rows: list[dict[str, Any]], what: str) -> None:
-    found = [[int(str(id)[1:]) for id in some] for some in matcher.match_batch(rows)]
-    assert [sorted(some) for some in found] == peer.match(rows), f"{what} disagrees"
+    matched = [[int(str(id)[1:]) for id in ids] for ids in matcher.match_batch(rows)]
+    assert [sorted(ids) for ids in matched] == peer.match(rows), f"{what} disagrees"
 
 
 def cell(workload: str, size: int, runs: int, with_peers: bool, unit: float) -> dict[str, Any]:
     """All figures of one workload at one size."""
     triples = subscriptions(workload, size, SEED)
-    made = [Conjunction(tuple(constraint(*one) for one in sorted(some))) for some in triples]
+    made = [Conjunction(tuple(constraint(*triple) for triple in sorted(constraints))) for constraints in triples]
     rows = notifications(workload, ROWS_MAX if size < 1_000_000 else ROWS_MAX_AT_1M, SEED)
     matcher, load = loaded(made)
-    found = matcher.match_batch(rows)
+    matched = matcher.match_batch(rows)
     stats = matcher.stats()
     rates = ours(matcher, rows, runs)
     for name, peer in PEERS.items():
@@ -153,31 +153,31 @@ def cell(workload: str, size: int, runs: int, with_peers: bool, unit: float) -> 
         "load_per_s": load,
         "bytes": stats.bytes_per_subscription,
         "bytes_with_ids": matcher.stats().bytes_per_subscription,
-        "matches": len(found.ids) / len(rows),
+        "matches": len(matched.ids) / len(rows),
         "rows": len(rows),
         "rates": {name: rate.runs for name, rate in rates.items()},
         "multiples": {name: rate.middle / unit for name, rate in rates.items()},
     }
 
 
-def line(found: dict[str, Any]) -> str:
-    multiples, target = found["multiples"], TARGETS[found["size"]][found["workload"]]
+def line(figures: dict[str, Any]) -> str:
+    multiples, target = figures["multiples"], TARGETS[figures["size"]][figures["workload"]]
     peers = [f"{multiples[name]:.3g}" if name in multiples else "–" for name in PEERS]
     cells = [
-        found["workload"],
-        f"{found['size']:,}",
-        f"{found['matches']:,.1f}",
+        figures["workload"],
+        f"{figures['size']:,}",
+        f"{figures['matches']:,.1f}",
         f"**{multiples['list']:.3g}**",
         f"{multiples['arrow']:.3g}",
         f"{multiples['match']:.3g}",
         f"{target:g}",
         *peers,
-        str(Rate(tuple(found["rates"]["list"]))),
-        times_as_long(found, "list"),
-        times_as_long(found, "ids"),
-        f"{found['load_per_s']:,.0f}",
-        f"{found['bytes']:.0f}",
-        f"{found['bytes_with_ids']:.0f}",
+        str(Rate(tuple(figures["rates"]["list"]))),
+        times_as_long(figures, "list"),
+        times_as_long(figures, "ids"),
+        f"{figures['load_per_s']:,.0f}",
+        f"{figures['bytes']:.0f}",
+        f"{figures['bytes_with_ids']:.0f}",
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -198,13 +198,15 @@ def plot(cells: Sequence[dict[str, Any]], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.5))
-    for workload in dict.fromkeys(one["workload"] for one in cells):
-        mine = [one for one in cells if one["workload"] == workload]
-        micros = [1e6 / median(one["rates"]["list"]) for one in mine]
-        left.loglog([one["size"] for one in mine], micros, marker="o", label=workload)
-        right.loglog([one["matches"] for one in mine], micros, marker="o", label=workload)
-        naive = [one for one in mine if "naive" in one["rates"]]
-        left.loglog([one["size"] for one in naive], [1e6 / median(one["rates"]["naive"]) for one in naive], ":")
+    for workload in dict.fromkeys(figures["workload"] for figures in cells):
+        mine = [figures for figures in cells if figures["workload"] == workload]
+        micros = [1e6 / median(figures["rates"]["list"]) for figures in mine]
+        left.loglog([figures["size"] for figures in mine], micros, marker="o", label=workload)
+        right.loglog([figures["matches"] for figures in mine], micros, marker="o", label=workload)
+        naive = [figures for figures in mine if "naive" in figures["rates"]]
+        left.loglog(
+            [figures["size"] for figures in naive], [1e6 / median(figures["rates"]["naive"]) for figures in naive], ":"
+        )
     left.set(xlabel="subscriptions (dotted: naive loop)", ylabel="µs of processor time per notification")
     right.set(xlabel="matches per notification")
     left.legend()
@@ -247,7 +249,9 @@ def main(arguments: Sequence[str]) -> int:
         (RESULTS / "matching.md").write_text(text, "utf-8")
         (RESULTS / "matching.json").write_text(json.dumps(cells, indent=1) + "\n", "utf-8")
         plot(cells, RESULTS / "matching.svg")
-    missed = [one for one in cells if one["multiples"]["list"] < TARGETS[one["size"]][one["workload"]]]
+    missed = [
+        figures for figures in cells if figures["multiples"]["list"] < TARGETS[figures["size"]][figures["workload"]]
+    ]
     return 1 if missed or missed_detections else 0
 
 

@@ -42,7 +42,7 @@ Kind = tuple[Callable[[random.Random, int], Made], Callable[[random.Random], Row
 
 
 def all_of(*triples: tuple[Any, ...]) -> Conjunction:
-    return Conjunction(tuple(constraint(*one) for one in triples))
+    return Conjunction(tuple(constraint(*triple) for triple in triples))
 
 
 def word(rng: random.Random, length: int = 8) -> str:
@@ -177,11 +177,11 @@ def line(name: str, size: int, rows_count: int) -> str:
         scan = Matcher()
         scan.add_many(list(range(size)), filters)
     few = rows[:20]
-    found = matcher.match_batch(rows)
+    matched = matcher.match_batch(rows)
     assert list(matcher.match_batch(few)) == list(scan.match_batch(few)), "index and scan disagree"
     stats = matcher.stats()
     mine, its = median(rate(matcher, rows) for _ in range(5)), median(rate(scan, rows) for _ in range(3))
-    cells = [name, f"{size:,}", f"{len(found.ids) / len(rows):,.1f}", f"{mine:,.0f}", f"{mine / its:,.1f}"]
+    cells = [name, f"{size:,}", f"{len(matched.ids) / len(rows):,.1f}", f"{mine:,.0f}", f"{mine / its:,.1f}"]
     cells += [f"{load:,.0f}", f"{stats.bytes_per_subscription:.0f}", f"{stats.scanned_rows:,}", f"{stats.wide_rows:,}"]
     return f"| {' | '.join(cells)} |"
 
@@ -246,8 +246,8 @@ def one_by_one(size: int) -> str:
     filters = [_one_attribute(rng, i) for i in range(size)]
     matcher = Matcher()
     start = process_time()
-    for i, one in enumerate(filters):
-        matcher.add(i, one)
+    for i, filter in enumerate(filters):
+        matcher.add(i, filter)
     added = process_time()
     for i in range(size):
         matcher.remove(i)
@@ -260,7 +260,7 @@ def one_by_one(size: int) -> str:
 
 def kept(size: int) -> str:
     """Saving and opening an index of W2, and the first match of a fresh process."""
-    made = [all_of(*one) for one in subscriptions("W2", size, SEED)]
+    made = [all_of(*triples) for triples in subscriptions("W2", size, SEED)]
     matcher = Matcher()
     matcher.add_many([f"s{i}" for i in range(size)], made)
     with TemporaryDirectory() as directory:

@@ -53,29 +53,31 @@ class Naive:
         self._subscriptions = subscriptions
 
     def match(self, rows: Sequence[Row]) -> list[list[int]]:
-        return [[i for i, one in enumerate(self._subscriptions) if _holds(one, row)] for row in rows]
+        return [[i for i, constraints in enumerate(self._subscriptions) if _holds(constraints, row)] for row in rows]
 
 
 class DictIndex:
     def __init__(self, subscriptions: Sequence[Subscription]) -> None:
-        popular = Counter((name, operand) for one in subscriptions for name, o, operand in one if o == "=")
+        popular = Counter(
+            (name, operand) for constraints in subscriptions for name, o, operand in constraints if o == "="
+        )
         self._equal: dict[tuple[str, Any], list[tuple[Subscription, int]]] = defaultdict(list)
         self._named: dict[str, list[tuple[Subscription, int]]] = defaultdict(list)
-        for i, one in enumerate(subscriptions):
-            equalities = [triple for triple in one if triple[1] == "="]
+        for i, constraints in enumerate(subscriptions):
+            equalities = [triple for triple in constraints if triple[1] == "="]
             if equalities:
                 best = min(equalities, key=lambda triple: popular[triple[0], triple[2]])
-                self._equal[best[0], best[2]].append(([t for t in one if t is not best], i))
+                self._equal[best[0], best[2]].append(([t for t in constraints if t is not best], i))
             else:
-                self._named[one[0][0]].append((one, i))
+                self._named[constraints[0][0]].append((constraints, i))
 
     def match(self, rows: Sequence[Row]) -> list[list[int]]:
-        found = []
+        matches = []
         for row in rows:
             candidates = [self._equal.get(item, ()) for item in row.items()]
             candidates += [self._named.get(name, ()) for name in row]
-            found.append(sorted(i for some in candidates for one, i in some if _holds(one, row)))
-        return found
+            matches.append(sorted(i for listed in candidates for constraints, i in listed if _holds(constraints, row)))
+        return matches
 
 
 class NumpyScan:
@@ -83,15 +85,15 @@ class NumpyScan:
 
     def __init__(self, subscriptions: Sequence[Subscription]) -> None:
         groups: dict[tuple[str, str], tuple[list[Any], list[int]]] = defaultdict(lambda: ([], []))
-        for i, one in enumerate(subscriptions):
-            for name, operation, operand in one:
+        for i, constraints in enumerate(subscriptions):
+            for name, operation, operand in constraints:
                 operands, owners = groups[name, operation]
                 operands.append(operand)
                 owners.append(i)
         self._by_name: dict[str, list[tuple[str, Any, Any]]] = defaultdict(list)
         for (name, operation), (operands, owners) in groups.items():
             self._by_name[name].append((operation, np.array(operands), np.array(owners)))
-        self._wanted = np.array([len(one) for one in subscriptions])
+        self._wanted = np.array([len(constraints) for constraints in subscriptions])
 
     def match(self, rows: Sequence[Row]) -> list[list[int]]:
         return [self._match(row) for row in rows]
@@ -105,8 +107,8 @@ class NumpyScan:
         if not held:
             return []
         counts = np.bincount(np.concatenate(held), minlength=len(self._wanted))
-        found: list[int] = np.flatnonzero(counts == self._wanted).tolist()
-        return found
+        matches: list[int] = np.flatnonzero(counts == self._wanted).tolist()
+        return matches
 
 
 _NUMPY: dict[str, Callable[[Any, Any], Any]] = {
@@ -130,7 +132,7 @@ class DuckDb:
 
         self._connection = duckdb.connect()
         self._connection.execute("SET threads = 1")
-        flat = [(i, *triple) for i, one in enumerate(subscriptions) for triple in one]
+        flat = [(i, *triple) for i, constraints in enumerate(subscriptions) for triple in constraints]
         table = pa.table(
             {
                 "subscription": [row[0] for row in flat],
@@ -150,18 +152,20 @@ class DuckDb:
         flat = [(i, name, value) for i, row in enumerate(rows) for name, value in row.items()]
         attributes = pa.table(
             {
-                "row": [one[0] for one in flat],
-                "name": [one[1] for one in flat],
-                "number": pa.array([None if isinstance(one[2], str) else float(one[2]) for one in flat], pa.float64()),
-                "text": pa.array([one[2] if isinstance(one[2], str) else None for one in flat], pa.string()),
+                "row": [entry[0] for entry in flat],
+                "name": [entry[1] for entry in flat],
+                "number": pa.array(
+                    [None if isinstance(entry[2], str) else float(entry[2]) for entry in flat], pa.float64()
+                ),
+                "text": pa.array([entry[2] if isinstance(entry[2], str) else None for entry in flat], pa.string()),
             }
         )
         self._connection.register("e", attributes)
         pairs = self._connection.execute(_JOIN).fetchall()
-        found: list[list[int]] = [[] for _ in rows]
+        matches: list[list[int]] = [[] for _ in rows]
         for row, subscription in pairs:
-            found[row].append(subscription)
-        return [sorted(one) for one in found]
+            matches[row].append(subscription)
+        return [sorted(subscriptions) for subscriptions in matches]
 
 
 _JOIN = """

@@ -47,61 +47,61 @@ class Run:
     edges: int
 
 
-def run(found: Sequence[Filter]) -> Run:
+def run(filters: Sequence[Filter]) -> Run:
     poset: Poset[Filter] = Poset()
-    tenth = len(found) // 10
+    tenth = len(filters) // 10
     start, start_cpu = perf_counter(), process_time()
-    for one in found[:-tenth]:
-        poset.insert(one)
+    for filter in filters[:-tenth]:
+        poset.insert(filter)
     middle = perf_counter()
-    for one in found[-tenth:]:
-        poset.insert(one)
+    for filter in filters[-tenth:]:
+        poset.insert(filter)
     end, end_cpu = perf_counter(), process_time()
-    nodes, roots, edges = len(poset), len(poset.roots), sum(len(poset.successors(one)) for one in poset)
+    nodes, roots, edges = len(poset), len(poset.roots), sum(len(poset.successors(filter)) for filter in poset)
     leaving = list(poset)[::10]
     removal = perf_counter()
-    for one in leaving:
-        poset.remove(one)
+    for filter in leaving:
+        poset.remove(filter)
     removed = len(leaving) / (perf_counter() - removal)
-    count = len(found)
+    count = len(filters)
     return Run(
         count / (end - start), count / (end_cpu - start_cpu), tenth / (end - middle), removed, nodes, roots, edges
     )
 
 
-def naive(found: Sequence[Filter]) -> tuple[float, dict[Filter, set[Filter]]]:
+def naive(filters: Sequence[Filter]) -> tuple[float, dict[Filter, set[Filter]]]:
     """The peer: every new filter against all others. Its rate, and all that each filter covers."""
     covered: dict[Filter, set[Filter]] = {}
     start = perf_counter()
-    for one in found:
-        if one not in covered:
-            below = {other for other in covered if one.covers(other)}
+    for filter in filters:
+        if filter not in covered:
+            below = {other for other in covered if filter.covers(other)}
             for other, its in covered.items():
-                if other.covers(one):
-                    its.add(one)
-            covered[one] = below
-    return len(found) / (perf_counter() - start), covered
+                if other.covers(filter):
+                    its.add(filter)
+            covered[filter] = below
+    return len(filters) / (perf_counter() - start), covered
 
 
 def spread(values: Sequence[float]) -> str:
     return f"{median(values):,.0f} ({min(values):,.0f}–{max(values):,.0f})"
 
 
-def row(workload: str, found: Sequence[Filter], runs: int) -> tuple[str, float]:
-    done = [run(found) for _ in range(runs)]
+def row(workload: str, filters: Sequence[Filter], runs: int) -> tuple[str, float]:
+    done = [run(filters) for _ in range(runs)]
     last = done[-1]
     cells = (
         workload,
-        f"{len(found):,}",
+        f"{len(filters):,}",
         f"{last.nodes:,}",
         f"{last.roots:,}",
         f"{last.edges:,}",
-        spread([one.inserted for one in done]),
-        spread([one.inserted_cpu for one in done]),
-        spread([one.last_tenth for one in done]),
-        spread([one.removed for one in done]),
+        spread([run.inserted for run in done]),
+        spread([run.inserted_cpu for run in done]),
+        spread([run.last_tenth for run in done]),
+        spread([run.removed for run in done]),
     )
-    return f"| {' | '.join(cells)} |", median(one.inserted for one in done)
+    return f"| {' | '.join(cells)} |", median(run.inserted for run in done)
 
 
 HEADER = (
@@ -110,17 +110,17 @@ HEADER = (
 )
 
 
-def peer_line(found: Sequence[Filter], runs: int) -> str:
+def peer_line(filters: Sequence[Filter], runs: int) -> str:
     peers, ours = [], []
     for _ in range(runs):
-        rate, covered = naive(found)
+        rate, covered = naive(filters)
         peers.append(rate)
-        ours.append(run(found).inserted)
-    poset = Poset(found)
-    assert {one: set(poset.covered(one)) - {one} for one in poset} == covered, "the peer disagrees"
+        ours.append(run(filters).inserted)
+    poset = Poset(filters)
+    assert {filter: set(poset.covered(filter)) - {filter} for filter in poset} == covered, "the peer disagrees"
     ratio = median(mine / its for mine, its in zip(ours, peers, strict=True))
     return (
-        f"Peer (each new filter against all others by `covers`), {len(found):,} filters of W2: {spread(peers)} "
+        f"Peer (each new filter against all others by `covers`), {len(filters):,} filters of W2: {spread(peers)} "
         f"inserts/s; the poset in the same run {spread(ours)}, **{ratio:,.0f} times** as many, with the same relations."
     )
 

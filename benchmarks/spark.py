@@ -96,7 +96,7 @@ def spelled(triples: Sequence[tuple[str, str, Any]]) -> str:
 
 def write_subscriptions(workload: str, size: int, path: Path) -> None:
     """Four to a subscriber, a hundred subscribers to a broker."""
-    texts = [spelled(one) for one in subscriptions(workload, size, SEED)]
+    texts = [spelled(triples) for triples in subscriptions(workload, size, SEED)]
     numbers = range(size)
     table = pa.table(
         {
@@ -133,8 +133,8 @@ def map_of(rows: Sequence[dict[str, Any]], start: int) -> pa.Table:
     ]
     held = pa.StructArray.from_arrays(fields, ["string", "int"])
     names = pa.array([name for row in rows for name in row])
-    found = pa.MapArray.from_arrays(pa.array(ends), names, held)
-    return pa.table({ROW: pa.array(np.arange(start, start + len(rows))), ATTRIBUTES: found})
+    attributes = pa.MapArray.from_arrays(pa.array(ends), names, held)
+    return pa.table({ROW: pa.array(np.arange(start, start + len(rows))), ATTRIBUTES: attributes})
 
 
 def write_notifications(workload: str, count: int, path: Path, as_map: bool = False) -> None:
@@ -170,8 +170,8 @@ def record_batches(path: Path, rows: int) -> Iterator[pa.RecordBatch]:
 
 def first_files(spark: SparkSession, path: Path, rows: int) -> DataFrame:
     files = [str(file) for file in sorted(path.iterdir())][: -(-rows // CHUNK)]
-    found = spark.read.parquet(*files)
-    return found if rows % CHUNK == 0 else found.where(F.col(ROW) < rows)
+    frame = spark.read.parquet(*files)
+    return frame if rows % CHUNK == 0 else frame.where(F.col(ROW) < rows)
 
 
 # --- timing -------------------------------------------------------------------------------------
@@ -183,8 +183,8 @@ def seconds(work: Callable[[], Any]) -> float:
     return perf_counter() - start
 
 
-def drained(found: DataFrame) -> None:
-    found.write.format("noop").mode("overwrite").save()
+def drained(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
 
 
 def driver_bytes() -> int:
@@ -230,10 +230,10 @@ def one_process(index: Index, path: Path, rows: int) -> dict[str, Callable[[], N
             for matches in shards.matches(piece):
                 list(shards.lists(matches))
 
-    found = {"lists": lists, "numbers": numbers, "views": views}
-    for work in found.values():
+    works = {"lists": lists, "numbers": numbers, "views": views}
+    for work in works.values():
         work()  # opens what it reads
-    return found
+    return works
 
 
 def files_to_files(
@@ -255,13 +255,13 @@ def files_to_files(
 
     by_spark = match(first_files(frame.sparkSession, path, few), index, names)
     count = min(rows, PROCESS_ROWS_MAX)
-    found = {
+    rates = {
         "workers": [rows / fresh(lambda: write_matches(frame, index, out, names)) for _ in range(runs)],
         "spark": [few / fresh(lambda: by_spark.write.parquet(str(out)))],
         "process": [count / fresh(lambda: by_one_process(count)) for _ in range(runs)],
     }
     shutil.rmtree(out)
-    return found
+    return rates
 
 
 def worker_of(frame: DataFrame, index: Index, names: Sequence[str], out: Path) -> PartitionWriter:
@@ -274,8 +274,8 @@ def peer_rate(peer: Any, given: DataFrame, rows_max: int) -> tuple[float, int]:
     """The rate of a formulation in SQL, on as many notifications as take it PEER_SECONDS."""
     rows = min(rows_max, 250)
     while True:
-        found = peer.pairs(given.where(F.col(ROW) < rows))
-        took = seconds(partial(drained, found))
+        pairs = peer.pairs(given.where(F.col(ROW) < rows))
+        took = seconds(partial(drained, pairs))
         if took >= PEER_SECONDS or rows == rows_max:
             return rows / took, rows
         rows = min(rows_max, rows * max(2, min(16, int(PEER_SECONDS / took))))
@@ -317,38 +317,38 @@ def match_cell(spark: SparkSession, workload: str, size: int, place: Path, given
     if not rows_path.exists():
         made_apart(write_notifications, workload, given.notifications, rows_path, workload in AS_MAP)
     index, _ = compiled(spark, source_of(workload, size, place), place / "index", graph=False)
-    found = {
+    cell = {
         "workload": workload,
         "size": size,
         **matched(spark, index, rows_path, given.notifications, given.runs),
         "peers": {},
     }
     if size <= PEER_SIZE_MAX and not given.no_peers:
-        found["peers"] = peers(spark, workload, size, rows_path, found["rows"], index)
+        cell["peers"] = peers(spark, workload, size, rows_path, cell["rows"], index)
     if workload in AS_MAP and size == AS_COLUMNS_SIZE:
         columns_path = place / f"{workload}-columns"
         made_apart(write_notifications, workload, AS_COLUMNS_ROWS, columns_path)
-        found["as_columns"] = matched(spark, index, columns_path, AS_COLUMNS_ROWS, given.runs)
-    return found
+        cell["as_columns"] = matched(spark, index, columns_path, AS_COLUMNS_ROWS, given.runs)
+    return cell
 
 
 def matched(spark: SparkSession, index: Index, path: Path, rows_max: int, runs: int) -> dict[str, Any]:
     """Rates of `match`, of `match_counts`, and of one process, on the same files."""
     sample = list(record_batches(path, 2_000))
     matcher = Matcher.open(index.shard_paths[0])
-    matches = sum(len(matcher.match_batch(one).ids) for one in sample) / sum(one.num_rows for one in sample)
+    matches = sum(len(matcher.match_batch(batch).ids) for batch in sample) / sum(batch.num_rows for batch in sample)
     rows = min(rows_max, max(CHUNK, int(IDS_MAX / matches) // CHUNK * CHUNK))
     frame = first_files(spark, path, rows)
     names = [name for name in frame.columns if name != ROW]
-    found = match(frame, index, names)
+    read_by_workers = match(frame, index, names)
     spark.conf.set(WORKERS_READ_PARQUET, "false")
-    usual = match(frame, index, names)
+    read_by_spark = match(frame, index, names)
     spark.conf.unset(WORKERS_READ_PARQUET)
     few = min(rows, PROCESS_ROWS_MAX)
-    for one in (found, usual):
-        warm_up(partial(drained, one))
+    for matched_rows in (read_by_workers, read_by_spark):
+        warm_up(partial(drained, matched_rows))
     rates = taking_turns(
-        {"spark": (rows, partial(drained, found)), "usual": (rows, partial(drained, usual))}
+        {"spark": (rows, partial(drained, read_by_workers)), "usual": (rows, partial(drained, read_by_spark))}
         | {name: (few, work) for name, work in one_process(index, path, few).items()},
         runs,
     )
@@ -372,11 +372,11 @@ def warm_up(work: Callable[[], None]) -> None:
 
 def taking_turns(works: dict[str, tuple[int, Callable[[], None]]], runs: int) -> dict[str, list[float]]:
     """Rates of each, run by run, so that neighbors in time can be compared."""
-    found: dict[str, list[float]] = {name: [] for name in works}
+    rates: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(runs):
         for name, (rows, work) in works.items():
-            found[name].append(rows / seconds(work))
-    return found
+            rates[name].append(rows / seconds(work))
+    return rates
 
 
 def peers(
@@ -388,7 +388,7 @@ def peers(
     ((ours,),) = matched.agg(F.sum(F.size("subscriptions"))).collect()
     frame = (as_arrays(spark, workload, rows) if workload in AS_MAP else wide).cache()
     sample = frame.where(F.col(ROW) < 100)
-    found = {}
+    rates = {}
     for name, make in PEERS.items():
         try:
             peer = make(spark, triples)
@@ -398,9 +398,9 @@ def peers(
         theirs = peer.pairs(sample).count()
         assert theirs == ours, f"{name} finds {theirs}, match {ours}"
         rate, count = peer_rate(peer, frame, min(rows, ARRAYS_MAX) if VALUES in frame.columns else rows)
-        found[name] = {"rate": rate, "rows": count}
+        rates[name] = {"rate": rate, "rows": count}
     spark.catalog.clearCache()
-    return found
+    return rates
 
 
 def as_arrays(spark: SparkSession, workload: str, count: int) -> DataFrame:
@@ -433,12 +433,12 @@ def patterns(spark: SparkSession, count: int, runs: int) -> dict[str, Any]:
         "break-in": "[alarm = 'failed-login', attempts = 1] -> [alarm = 'failed-login', attempts = 2] "
         "-> [file = '/etc/passwd'] within 5m by host"
     }
-    found = detect(frame, given)
-    drained(found.limit(1))
+    sequences = detect(frame, given)
+    drained(sequences.limit(1))
     return {
         "rows": count,
-        "found": found.count(),
-        "rates": [count / seconds(lambda: drained(found)) for _ in range(runs)],
+        "found": sequences.count(),
+        "rates": [count / seconds(lambda: drained(sequences)) for _ in range(runs)],
     }
 
 
@@ -487,7 +487,7 @@ def main(arguments: Sequence[str]) -> int:
         spark.stop()
     lines = results.verdicts()
     print("\n".join(lines))
-    return 1 if any("Missed" in one for one in lines) else 0
+    return 1 if any("Missed" in line for line in lines) else 0
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ class Peer(Protocol):
 
 def _flat(spark: SparkSession, subscriptions: Sequence[Subscription]) -> DataFrame:
     """A row for each constraint."""
-    rows = [(i, len(one), *triple) for i, one in enumerate(subscriptions) for triple in one]
+    rows = [(i, len(constraints), *triple) for i, constraints in enumerate(subscriptions) for triple in constraints]
     table = pa.table(
         {
             SUBSCRIPTION: pa.array([row[0] for row in rows], pa.int64()),
@@ -73,7 +73,7 @@ def _values(notifications: DataFrame) -> Column:
         for name in notifications.columns
         if name != ROW
     ]
-    return F.filter(F.array(*pairs), lambda one: one["number"].isNotNull() | one["text"].isNotNull())
+    return F.filter(F.array(*pairs), lambda value: value["number"].isNotNull() | value["text"].isNotNull())
 
 
 def _compared(operator: Column, number: Column, text: Column, value_number: Column, value_text: Column) -> Column:
@@ -103,17 +103,17 @@ class CountingJoin:
         held = _compared(F.col("operator"), F.col("number"), F.col("text"), F.col("vn"), F.col("vt"))
         ranges = values.join(other, ["name"]).where(held)
         columns = (ROW, SUBSCRIPTION, "wanted")
-        found = of_numbers.select(*columns).union(of_texts.select(*columns)).union(ranges.select(*columns))
-        return found.groupBy(*columns).count().where("count = wanted").select(ROW, SUBSCRIPTION)
+        satisfied = of_numbers.select(*columns).union(of_texts.select(*columns)).union(ranges.select(*columns))
+        return satisfied.groupBy(*columns).count().where("count = wanted").select(ROW, SUBSCRIPTION)
 
 
 def _column_table(spark: SparkSession, subscriptions: Sequence[Subscription]) -> tuple[DataFrame, list[Triple]]:
     """A row for each subscription, a column for each attribute and operator; and those, each with its column."""
-    kinds = sorted({(name, operator) for one in subscriptions for name, operator, _ in one})
+    kinds = sorted({(name, operator) for constraints in subscriptions for name, operator, _ in constraints})
     columns: dict[str, list[Any]] = {f"k{i}": [None] * len(subscriptions) for i in range(len(kinds))}
     place = {kind: f"k{i}" for i, kind in enumerate(kinds)}
-    for i, one in enumerate(subscriptions):
-        for name, operator, operand in one:
+    for i, constraints in enumerate(subscriptions):
+        for name, operator, operand in constraints:
             column = columns[place[name, operator]]
             assert column[i] is None, "a subscription has one constraint of a kind"
             column[i] = operand
@@ -146,7 +146,7 @@ def _column_predicate(name: str, operator: str, column: str) -> Column:
 
 class CrossJoin:
     def __init__(self, spark: SparkSession, subscriptions: Sequence[Subscription]) -> None:
-        names = {name for one in subscriptions for name, _, _ in one}
+        names = {name for constraints in subscriptions for name, _, _ in constraints}
         self._kinds: list[Triple] | None = None
         if len(names) <= ATTRIBUTES_AS_COLUMNS_MAX:
             self._table, self._kinds = _column_table(spark, subscriptions)
@@ -163,23 +163,23 @@ class CrossJoin:
             F.transform(_values(notifications), lambda v: F.struct(v["name"], F.struct(v["number"], v["text"])))
         )
         mapped = notifications.select(ROW, keyed.alias("by_name"))
-        found = mapped.join(F.broadcast(self._table), F.forall("all", _holds_in_map))
-        return found.select(ROW, SUBSCRIPTION)
+        pairs = mapped.join(F.broadcast(self._table), F.forall("all", _holds_in_map))
+        return pairs.select(ROW, SUBSCRIPTION)
 
 
-def _holds_in_map(one: Column) -> Column:
-    value = F.try_element_at(F.col("by_name"), one["name"])
-    equal = (value["number"] == one["number"]) | (value["text"] == one["text"])
-    other = _compared(one["operator"], one["number"], one["text"], value["number"], value["text"])
-    return F.coalesce(F.when(one["operator"] == "=", equal).otherwise(other), F.lit(False))
+def _holds_in_map(constraint: Column) -> Column:
+    value = F.try_element_at(F.col("by_name"), constraint["name"])
+    equal = (value["number"] == constraint["number"]) | (value["text"] == constraint["text"])
+    other = _compared(constraint["operator"], constraint["number"], constraint["text"], value["number"], value["text"])
+    return F.coalesce(F.when(constraint["operator"] == "=", equal).otherwise(other), F.lit(False))
 
 
 class MaskHash:
     """ValueError where subscriptions have too many masks, or attributes too many columns."""
 
     def __init__(self, spark: SparkSession, subscriptions: Sequence[Subscription]) -> None:
-        names = {name for one in subscriptions for name, _, _ in one}
-        masks = {tuple(sorted(name for name, o, _ in one if o == "=")) for one in subscriptions}
+        names = {name for constraints in subscriptions for name, _, _ in constraints}
+        masks = {tuple(sorted(name for name, o, _ in constraints if o == "=")) for constraints in subscriptions}
         if len(masks) > MASKS_MAX or len(names) > ATTRIBUTES_AS_COLUMNS_MAX:
             raise ValueError(f"{len(masks):,} masks over {len(names):,} attributes")
         table, kinds = _column_table(spark, subscriptions)
@@ -193,7 +193,7 @@ class MaskHash:
                 for name, column in self._equal.items()
             ]
             mask = F.when(reduce(and_, here, F.lit(True)), number).otherwise(mask)
-        hashed = F.xxhash64(mask, *(F.col(one) for one in self._equal.values()))
+        hashed = F.xxhash64(mask, *(F.col(column) for column in self._equal.values()))
         self._table = table.withColumn("mask", mask).withColumn("hash", hashed).cache()
 
     def pairs(self, notifications: DataFrame) -> DataFrame:
@@ -203,7 +203,7 @@ class MaskHash:
             values = [F.col(name) if name in some else nothing for name in self._equal]
             present = reduce(and_, [F.col(name).isNotNull() for name in some], F.lit(True))
             keys.append(F.when(present, F.xxhash64(F.lit(number), *values)))
-        asked = notifications.withColumn("hash", F.explode(F.filter(F.array(*keys), lambda one: one.isNotNull())))
+        asked = notifications.withColumn("hash", F.explode(F.filter(F.array(*keys), lambda key: key.isNotNull())))
         held = [_column_predicate(*kind) for kind in self._others]
         # A hash is no proof.
         held += [_column_predicate(name, "=", column) for name, column in self._equal.items()]

@@ -46,23 +46,23 @@ Times = dict[int, tuple[int, int]]
 
 def processes() -> Times:
     """Of each process its parent and its ticks, with those of the children that it has waited for."""
-    found = {}
+    times = {}
     for place in Path("/proc").iterdir():
         if place.name.isdigit():
             try:
                 fields = (place / "stat").read_text().rsplit(")", 1)[1].split()
             except OSError:
                 continue
-            found[int(place.name)] = int(fields[1]), sum(map(int, fields[11:15]))
-    return found
+            times[int(place.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+    return times
 
 
 def core_seconds(java: int) -> tuple[float, float]:
     """Of Java, and of all that it started."""
-    found = processes()
+    times = processes()
     below, python = {java}, 0
-    while more := {pid for pid, (parent, _) in found.items() if parent in below} - below:
-        python += sum(found[pid][1] for pid in more)
+    while more := {pid for pid, (parent, _) in times.items() if parent in below} - below:
+        python += sum(times[pid][1] for pid in more)
         below |= more
     own = (Path("/proc") / str(java) / "stat").read_text().rsplit(")", 1)[1].split()
     return sum(map(int, own[11:13])) / TICKS, python / TICKS
@@ -113,7 +113,7 @@ def profile(given: argparse.Namespace, place: Path, say: Callable[[str], None]) 
     java = java_pid(spark)
     usual = {name: str(spark.conf.get(name)) for name in (READER, FIELDS)}
     chosen = ways(first_files(spark, place / "n", given.rows), place / "index")
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in chosen}
+    times_by_way: dict[str, list[tuple[float, float]]] = {name: [] for name in chosen}
     for number in range(given.rounds + 1):
         for name in list(chosen)[:: -1 if number % 2 else 1]:
             frame, settings = chosen[name]
@@ -123,9 +123,9 @@ def profile(given: argparse.Namespace, place: Path, say: Callable[[str], None]) 
             drained(frame)
             took = [(b - a) / given.rows * 1e6 for a, b in zip(before, core_seconds(java), strict=True)]
             if number:  # the first round warms up
-                found[name].append((took[0], took[1]))
-    for name, times in found.items():
-        java_us, python_us = (sorted(one[i] for one in times) for i in (0, 1))
+                times_by_way[name].append((took[0], took[1]))
+    for name, times in times_by_way.items():
+        java_us, python_us = (sorted(pair[i] for pair in times) for i in (0, 1))
         say(
             f"{given.workload} {name:34} Java {median(java_us):6.1f} ({java_us[0]:.1f}–{java_us[-1]:.1f}) "
             f"Python {median(python_us):6.1f} ({python_us[0]:.1f}–{python_us[-1]:.1f}) µs a row"

@@ -50,77 +50,77 @@ COMPILE_HEADER = (
 )
 
 
-def share(one: dict[str, Any], mine: str = "spark", of: str = "lists") -> float:
+def share(cell: dict[str, Any], mine: str = "spark", of: str = "lists") -> float:
     """What each core gives on Spark, of what one process gives: the median of runs that were neighbors in time."""
-    return float(median(a / CORES / b for a, b in zip(one[mine], one["process"][of], strict=True)))
+    return float(median(a / CORES / b for a, b in zip(cell[mine], cell["process"][of], strict=True)))
 
 
-def files_share(one: dict[str, Any]) -> float:
-    return float(median(one["files"]["workers"]) / CORES / median(one["files"]["process"]))
+def files_share(cell: dict[str, Any]) -> float:
+    return float(median(cell["files"]["workers"]) / CORES / median(cell["files"]["process"]))
 
 
-def best_sql(one: dict[str, Any]) -> float | None:
-    return max((peer["rate"] for peer in one["peers"].values()), default=None)
+def best_sql(cell: dict[str, Any]) -> float | None:
+    return max((peer["rate"] for peer in cell["peers"].values()), default=None)
 
 
-def match_line(one: dict[str, Any]) -> str:
-    best = best_sql(one)
-    cells = [
-        one["workload"],
-        f"{one['size']:,}",
-        f"{one['rows']:,}",
-        f"{one['matches']:,.1f}",
-        f"**{spread(one['spark'])}**",
-        f"**{share(one):.2f}**",
-        f"{share(one, of='views'):.2f}",
-        f"{share(one, of='numbers'):.2f}",
-        spread(one["usual"]),
-        f"{share(one, 'usual'):.2f}",
-        spread(one["counting"]),
-        *(f"{one['peers'][name]['rate']:,.0f}" if name in one["peers"] else "–" for name in PEERS),
-        "–" if best is None else f"**{median(one['spark']) / best:,.1f}**",
+def match_line(cell: dict[str, Any]) -> str:
+    best = best_sql(cell)
+    texts = [
+        cell["workload"],
+        f"{cell['size']:,}",
+        f"{cell['rows']:,}",
+        f"{cell['matches']:,.1f}",
+        f"**{spread(cell['spark'])}**",
+        f"**{share(cell):.2f}**",
+        f"{share(cell, of='views'):.2f}",
+        f"{share(cell, of='numbers'):.2f}",
+        spread(cell["usual"]),
+        f"{share(cell, 'usual'):.2f}",
+        spread(cell["counting"]),
+        *(f"{cell['peers'][name]['rate']:,.0f}" if name in cell["peers"] else "–" for name in PEERS),
+        "–" if best is None else f"**{median(cell['spark']) / best:,.1f}**",
     ]
-    line = f"| {' | '.join(cells)} |"
-    if "as_columns" in one:
-        columns = one["as_columns"] | {"workload": f"{one['workload']} as columns", "size": one["size"], "peers": {}}
+    line = f"| {' | '.join(texts)} |"
+    if "as_columns" in cell:
+        columns = cell["as_columns"] | {"workload": f"{cell['workload']} as columns", "size": cell["size"], "peers": {}}
         return f"{line}\n{match_line(columns)}"
     return line
 
 
-def files_line(one: dict[str, Any]) -> str:
-    files = one["files"]
-    cells = [
-        one["workload"],
-        f"{one['size']:,}",
-        f"{one['rows']:,}",
-        f"{one['matches']:,.1f}",
+def files_line(cell: dict[str, Any]) -> str:
+    files = cell["files"]
+    texts = [
+        cell["workload"],
+        f"{cell['size']:,}",
+        f"{cell['rows']:,}",
+        f"{cell['matches']:,.1f}",
         f"**{spread(files['workers'])}**",
-        f"**{files_share(one):.2f}**",
-        f"{median(files['workers']) / CORES / median(one['process']['lists']):.2f}",
+        f"**{files_share(cell):.2f}**",
+        f"{median(files['workers']) / CORES / median(cell['process']['lists']):.2f}",
         spread(files["process"]),
         spread(files["spark"]),
         f"{median(files['workers']) / median(files['spark']):,.1f}",
     ]
-    return f"| {' | '.join(cells)} |"
+    return f"| {' | '.join(texts)} |"
 
 
-def compile_line(one: dict[str, Any]) -> str:
-    counts = one["counts"]
-    cells = [
-        one["workload"],
-        f"{one['size']:,}",
-        f"**{one['compile_seconds']:,.1f}**",
-        "–" if one.get("bare_seconds") is None else f"{one['bare_seconds']:,.1f}",
-        f"{one['size'] / one['compile_seconds']:,.0f}",
+def compile_line(cell: dict[str, Any]) -> str:
+    counts = cell["counts"]
+    texts = [
+        cell["workload"],
+        f"{cell['size']:,}",
+        f"**{cell['compile_seconds']:,.1f}**",
+        "–" if cell.get("bare_seconds") is None else f"{cell['bare_seconds']:,.1f}",
+        f"{cell['size'] / cell['compile_seconds']:,.0f}",
         *(f"{counts[name]:,}" if name in counts else "–" for name in ("filters", "edges", "roots")),
-        f"{one['driver_bytes'] / 2**20:,.0f}",
-        f"{one['jvm_bytes'] / 2**20:,.0f}",
+        f"{cell['driver_bytes'] / 2**20:,.0f}",
+        f"{cell['jvm_bytes'] / 2**20:,.0f}",
     ]
-    return f"| {' | '.join(cells)} |"
+    return f"| {' | '.join(texts)} |"
 
 
-def _cell(one: dict[str, Any]) -> str:
-    return f"{one['workload']}, {one['size']:,}"
+def name_of(cell: dict[str, Any]) -> str:
+    return f"{cell['workload']}, {cell['size']:,}"
 
 
 @dataclass
@@ -134,7 +134,7 @@ class Verdicts:
 
     def matching(self, cells: Sequence[dict[str, Any]]) -> None:
         hundred = [
-            median(one["spark"]) / (best_sql(one) or 1) for one in cells if one["size"] == 100_000 and one["peers"]
+            median(cell["spark"]) / (best_sql(cell) or 1) for cell in cells if cell["size"] == 100_000 and cell["peers"]
         ]
         if hundred:
             self.say(
@@ -144,38 +144,38 @@ class Verdicts:
             )
         self._least(cells, "files into files, at least {} × cores × one process that does the same", files_share)
         self._least(cells, "rows for Spark, at least {} × cores × one process that makes lists of ids too", share)
-        least = min(cells, key=lambda one: share(one, "usual"))
+        least = min(cells, key=lambda cell: share(cell, "usual"))
         self.lines.append(
-            f"- the same rows where Spark has to read the files: least {share(least, 'usual'):.2f} ({_cell(least)})"
+            f"- the same rows where Spark has to read the files: least {share(least, 'usual'):.2f} ({name_of(least)})"
         )
 
     def _least(self, cells: Sequence[dict[str, Any]], what: str, share: Callable[[dict[str, Any]], float]) -> None:
         least = min(cells, key=share)
         is_met = share(least) >= RATE_SHARE_TARGET
-        self.say(what.format(RATE_SHARE_TARGET), is_met, f"least {share(least):.2f} ({_cell(least)})")
+        self.say(what.format(RATE_SHARE_TARGET), is_met, f"least {share(least):.2f} ({name_of(least)})")
 
     def compiling(self, cells: Sequence[dict[str, Any]]) -> None:
-        million = [one["compile_seconds"] for one in cells if one["size"] == 1_000_000]
+        million = [cell["compile_seconds"] for cell in cells if cell["size"] == 1_000_000]
         if million:
             slowest = max(million)
             self.say("1M compiled in under 3 minutes", slowest < COMPILE_SECONDS_TARGET, f"slowest {slowest:,.0f} s")
-        took = {(one["workload"], one["size"]): one["compile_seconds"] for one in cells}
+        took = {(cell["workload"], cell["size"]): cell["compile_seconds"] for cell in cells}
         for (_, size), seconds in took.items():
             if size > LARGER_OF[1]:
                 growth = seconds / took[LARGER_OF]
                 self.say(f"{size:,} in under 4.5 times that", growth < COMPILE_GROWTH_TARGET, f"{growth:.2f} times")
-        most = max(one["driver_bytes"] for one in cells)
+        most = max(cell["driver_bytes"] for cell in cells)
         self.say(
             "driver memory under 2 GB",
             most < DRIVER_BYTES_TARGET,
             f"Python {most / 2**20:,.0f} MB, Java's heap 1 GB at most",
         )
 
-    def patterns(self, found: dict[str, Any]) -> None:
+    def patterns(self, part: dict[str, Any]) -> None:
         self.say(
             "patterns: at least 20,000 matched notifications/s",
-            median(found["rates"]) >= PATTERN_RATE_TARGET,
-            f"{spread(found['rates'])}",
+            median(part["rates"]) >= PATTERN_RATE_TARGET,
+            f"{spread(part['rates'])}",
         )
 
 
@@ -188,28 +188,28 @@ class Results:
         self._parts: dict[str, dict[str, Any]] = json.loads(before.read_text("utf-8")) if before.exists() else {}
         self._measured: set[str] = set()
 
-    def say(self, part: str, found: dict[str, Any]) -> None:
+    def say(self, part: str, figures: dict[str, Any]) -> None:
         """What a part has found so far."""
         self._measured.add(part)
-        self._parts[part] = found | {"command": self._command}
+        self._parts[part] = figures | {"command": self._command}
         if part == "patterns":
-            print(f"patterns: {spread(found['rates'])}", flush=True)
+            print(f"patterns: {spread(figures['rates'])}", flush=True)
         else:
             lines = (compile_line,) if part == "compiling" else (match_line, files_line)
-            print(*(line(found["cells"][-1]) for line in lines), sep="\n", flush=True)
+            print(*(line(figures["cells"][-1]) for line in lines), sep="\n", flush=True)
         if self._is_kept:
             self.write()
 
     def verdicts(self, only_measured: bool = True) -> list[str]:
-        found = Verdicts()
-        parts = {name: one for name, one in self._parts.items() if name in self._measured or not only_measured}
+        verdicts = Verdicts()
+        parts = {name: part for name, part in self._parts.items() if name in self._measured or not only_measured}
         if "matching" in parts:
-            found.matching(parts["matching"]["cells"])
+            verdicts.matching(parts["matching"]["cells"])
         if "compiling" in parts:
-            found.compiling(parts["compiling"]["cells"])
+            verdicts.compiling(parts["compiling"]["cells"])
         if "patterns" in parts:
-            found.patterns(parts["patterns"])
-        return found.lines
+            verdicts.patterns(parts["patterns"])
+        return verdicts.lines
 
     def write(self) -> None:
         parts = self._parts
@@ -267,21 +267,21 @@ def plot(cells: Sequence[dict[str, Any]], path: Path) -> None:
     matplotlib.use("svg")
     import matplotlib.pyplot as plt
 
-    workloads = list(dict.fromkeys(one["workload"] for one in cells))
+    workloads = list(dict.fromkeys(cell["workload"] for cell in cells))
     figure, axes = plt.subplots(1, len(workloads), figsize=(4.2 * len(workloads), 4.2), sharey=True, squeeze=False)
     for axis, workload in zip(axes[0], workloads, strict=True):
-        mine = [one for one in cells if one["workload"] == workload]
-        sizes = [one["size"] for one in mine]
-        axis.loglog(sizes, [median(one["spark"]) for one in mine], marker="o", linewidth=2, label="match, Spark")
-        axis.loglog(sizes, [median(one["process"]["lists"]) for one in mine], marker="s", label="one process, ids")
+        mine = [cell for cell in cells if cell["workload"] == workload]
+        sizes = [cell["size"] for cell in mine]
+        axis.loglog(sizes, [median(cell["spark"]) for cell in mine], marker="o", linewidth=2, label="match, Spark")
+        axis.loglog(sizes, [median(cell["process"]["lists"]) for cell in mine], marker="s", label="one process, ids")
         axis.loglog(
-            sizes, [median(one["process"]["numbers"]) for one in mine], marker="^", label="one process, numbers"
+            sizes, [median(cell["process"]["numbers"]) for cell in mine], marker="^", label="one process, numbers"
         )
         for name in PEERS:
-            with_peer = [one for one in mine if name in one["peers"]]
+            with_peer = [cell for cell in mine if name in cell["peers"]]
             if with_peer:
-                rates = [one["peers"][name]["rate"] for one in with_peer]
-                axis.loglog([one["size"] for one in with_peer], rates, marker="x", linestyle=":", label=name)
+                rates = [cell["peers"][name]["rate"] for cell in with_peer]
+                axis.loglog([cell["size"] for cell in with_peer], rates, marker="x", linestyle=":", label=name)
         axis.set(title=workload, xlabel="subscriptions")
         axis.grid(True, which="major", alpha=0.3)
     axes[0][0].set(ylabel="notifications per second")

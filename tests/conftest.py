@@ -39,8 +39,8 @@ def java_version() -> int:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     except OSError:
         return 0
-    found = re.search(r'version "(\d+)', said)
-    return int(found[1]) if found else 0
+    version = re.search(r'version "(\d+)', said)
+    return int(version[1]) if version else 0
 
 
 def pytest_runtest_setup(item):

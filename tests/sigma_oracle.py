@@ -25,8 +25,8 @@ def matches(rule: Mapping[str, Any], event: Attributes) -> bool:
 def condition_holds(text: str, truth: Mapping[str, bool]) -> bool:
     """The condition with every selection replaced by True or False. `not`, `and`, `or` bind in Python as in Sigma."""
 
-    def quantified(found: re.Match[str]) -> str:
-        quantity, pattern = found[1].lower(), found[2]
+    def quantified(match: re.Match[str]) -> str:
+        quantity, pattern = match[1].lower(), match[2]
         if pattern.lower() == "them":
             chosen = [value for name, value in truth.items() if name[0] != "_"]
         else:
@@ -35,8 +35,8 @@ def condition_holds(text: str, truth: Mapping[str, bool]) -> bool:
         return str(all(chosen) if quantity == "all" else any(chosen))
 
     text = re.sub(r"\b(1|any|all) of ([\w*]+)", quantified, text, flags=re.IGNORECASE)
-    text = re.sub(r"\b(and|or|not)\b", lambda found: found[0].lower(), text, flags=re.IGNORECASE)
-    text = re.sub(r"\w+", lambda found: str(truth.get(found[0], found[0])), text)
+    text = re.sub(r"\b(and|or|not)\b", lambda match: match[0].lower(), text, flags=re.IGNORECASE)
+    text = re.sub(r"\w+", lambda match: str(truth.get(match[0], match[0])), text)
     return bool(eval(text, {"__builtins__": {}}))
 
 
@@ -49,8 +49,8 @@ def holds(selection: Any, event: Attributes) -> bool:
 def field_holds(key: str, given: Any, event: Attributes) -> bool:
     name, *modifiers = key.split("|")
     values = given if isinstance(given, list) else [given]
-    found = [value_holds(name, modifiers, value, event) for value in values]
-    return all(found) if "all" in modifiers else any(found)
+    held = [value_holds(name, modifiers, value, event) for value in values]
+    return all(held) if "all" in modifiers else any(held)
 
 
 def value_holds(name: str, modifiers: list[str], value: Any, event: Attributes) -> bool:

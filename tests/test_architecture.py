@@ -1,4 +1,5 @@
-"""The shape of the code, checked with `ast`: who may import whom, who alone may use what, sizes, stray addresses.
+"""The shape of the code, checked with `ast`: who may import whom, who alone may use what, private names, sizes, stray
+addresses.
 
 Each rule is a function from a source to the violations it finds, so each is also tried on a planted one.
 Recorded departures from the table of the house style, each where its rule is:
@@ -6,6 +7,7 @@ Recorded departures from the table of the house style, each where its rule is:
 * `pipeline` may use pyarrow too: Spark's mapInArrow hands it Arrow batches.
 * `cli` may import anything, and nobody imports it but `__main__`.
 * `matching` may write to the disk too, as Matcher.save does; so "the disk" is checked as the databases of `store`.
+* Tests that plant mistakes (`PLANTING`) may use private names: a mistake often goes into a private method.
 """
 
 import ast
@@ -80,6 +82,14 @@ CLOCKS = {
 }  # fmt: skip
 CLOCK_USERS = ("broker/*", "client/*")
 
+# Private names are the business of their own module: those of src/catchment, and those of the tests.
+WITH_PRIVATE_NAMES = ("catchment", "tests")
+# The folders beside src that have code, and the files there that may use private names.
+BESIDE = ("benchmarks", "examples", "tests", "tools")
+PLANTING = ("tests/conformance/*", "tests/live/*")
+# What everybody may use of a named tuple. These begin with an underscore only to leave all other names to its fields.
+OF_NAMED_TUPLES = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}
+
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 
@@ -97,10 +107,12 @@ STRAY = re.compile(
 
 @dataclass
 class Source:
-    """One Python file of src/catchment: its path relative to that, and its text."""
+    """A Python file: its path relative to the folder of the package `top`, and its text. Without `top`, the path is
+    relative to the root of the project."""
 
     path: str
     text: str
+    top: str = "catchment"
     tree: ast.Module = field(init=False)
 
     def __post_init__(self) -> None:
@@ -114,7 +126,7 @@ class Source:
     @property
     def package(self) -> list[str]:
         """Where relative imports start."""
-        return ["catchment", *self.path.split("/")[:-1]]
+        return [*([self.top] if self.top else []), *self.path.split("/")[:-1]]
 
     def is_any(self, patterns: tuple[str, ...]) -> bool:
         return any(fnmatch(self.path, pattern) for pattern in patterns)
@@ -183,10 +195,10 @@ def reserved_violations(source: Source) -> Iterator[str]:
     """Libraries used where another part alone may use them."""
     if source.part in FREE:
         return
-    found = [*source.imports(), *source.uses()]
+    named = [*source.imports(), *source.uses()]
     for module, users in RESERVED.items():
         if not source.is_any(users):
-            for line in sorted({line for line, name in found if _within(name, module)}):
+            for line in sorted({line for line, name in named if _within(name, module)}):
                 yield f"{source.path}:{line}: {module} is for {', '.join(users) or 'cli'} alone"
 
 
@@ -206,6 +218,25 @@ def print_violations(source: Source) -> Iterator[str]:
                 yield f"{source.path}:{node.lineno}: print"
 
 
+def private_violations(source: Source) -> Iterator[str]:
+    """Private names of another module: imported, or reached through something imported, be it a module or a class."""
+    if source.is_any(PLANTING):
+        return
+    reached = {
+        (line, name.partition(f".{part}")[0], part)
+        for line, name in (*source.imports(), *source.uses())
+        if any(_within(name, top) for top in WITH_PRIVATE_NAMES)
+        for part in name.split(".")
+        if _is_private(part)
+    }
+    for line, owner, part in sorted(reached):
+        yield f"{source.path}:{line}: {part} is private to {owner}"
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name not in OF_NAMED_TUPLES
+
+
 def size_violations(source: Source) -> Iterator[str]:
     """Files and functions past their limit."""
     lines = len(source.text.splitlines())
@@ -220,17 +251,29 @@ def size_violations(source: Source) -> Iterator[str]:
 
 def stray_violations(path: str, text: str) -> Iterator[str]:
     """Paths of one machine and addresses of package indexes."""
-    for found in STRAY.finditer(text):
-        line = text.count("\n", 0, found.start()) + 1
-        yield f"{path}:{line}: {found.group().strip()}"
+    for address in STRAY.finditer(text):
+        line = text.count("\n", 0, address.start()) + 1
+        yield f"{path}:{line}: {address.group().strip()}"
 
 
-RULES = [import_violations, reserved_violations, clock_violations, print_violations, size_violations]
+RULES = [
+    import_violations,
+    reserved_violations,
+    clock_violations,
+    print_violations,
+    private_violations,
+    size_violations,
+]
 
 
 def sources() -> list[Source]:
     base = SRC / "catchment"
     return [Source(path.relative_to(base).as_posix(), path.read_text("utf-8")) for path in sorted(base.rglob("*.py"))]
+
+
+def sources_beside() -> list[Source]:
+    paths = sorted(path for folder in BESIDE for path in (ROOT / folder).rglob("*.py"))
+    return [Source(path.relative_to(ROOT).as_posix(), path.read_text("utf-8"), top="") for path in paths]
 
 
 # ---- the rules, on what is there ---------------------------------------------------------------
@@ -242,8 +285,14 @@ def test_sources_keep(rule):
     assert not violations, "\n" + "\n".join(violations)
 
 
+def test_private_names_are_used_by_their_module_alone():
+    violations = [violation for source in sources_beside() for violation in private_violations(source)]
+    assert not violations, "\n" + "\n".join(violations)
+
+
 def test_there_are_sources():
     assert {"errors", "model"} <= {source.part for source in sources()}
+    assert {source.part for source in sources_beside()} == set(BESIDE)
 
 
 def test_import_is_light():
@@ -314,6 +363,14 @@ BREAKING = [
     (clock_violations, "routing/core.py", "from datetime import datetime as d\nd.now()"),
     (clock_violations, "sim/kernel.py", "from time import monotonic\nmonotonic()"),
     (print_violations, "model/filter.py", "def f():\n    print('here')"),
+    (private_violations, "model/filter.py", "from catchment.model.domain import _union"),
+    (private_violations, "model/filter.py", "from .domain import _union as union"),
+    (private_violations, "model/filter.py", "from catchment.model import _domain"),
+    (private_violations, "model/filter.py", "import catchment.model._domain"),
+    (private_violations, "model/filter.py", "from . import domain\ndomain._union(1)"),
+    (private_violations, "model/filter.py", "import catchment.model.domain\ncatchment.model.domain._union"),
+    (private_violations, "model/filter.py", "from .domain import Values\nValues._joined.cache_clear()"),
+    (private_violations, "model/filter.py", "def late():\n    from .domain import _union"),
     (size_violations, "model/filter.py", "\n" * (FILE_LINES_MAX + 1)),
     (size_violations, "model/filter.py", "def f():\n" + "    f()\n" * FUNCTION_LINES_MAX),
     (size_violations, "model/filter.py", "class C:\n  async def f():\n" + "    f()\n" * FUNCTION_LINES_MAX),
@@ -336,7 +393,19 @@ KEEPING = [
     ("__main__.py", "from catchment.cli import main"),
     ("model/filter.py", "def f():\n" + "    f()\n" * (FUNCTION_LINES_MAX - 1)),
     ("model/filter.py", "def f(random, time):\n    return random.choice(), time.time()"),
+    ("model/filter.py", "class Filter:\n    def f(self, other):\n        return self._set | other._set"),
+    ("model/filter.py", "from .values import Row, __doc__\nRow._fields, Row.__name__"),
+    ("pipeline/session.py", "from pyspark import SparkContext\nSparkContext._gateway"),
 ]  # fmt: skip
+
+PLANTED_BESIDE = [
+    ("tests/unit/test_filter.py", "from catchment.model import filter\nfilter._parsed('x')", 1),
+    ("tests/unit/test_filter.py", "from tests.oracle import _assignments", 1),
+    ("benchmarks/matching.py", "from catchment.matching.matcher import Matcher\nMatcher._segments", 1),
+    ("tests/unit/test_filter.py", "import os\nfrom tests.oracle import assignments\nos._exit(1)", 0),
+    ("tests/conformance/test_mutants.py", "from catchment.node import Node\nNode._tell", 0),
+    ("tests/live/mutants.py", "from catchment.node import Node\nNode._tell", 0),
+]
 
 
 @pytest.mark.parametrize(("rule", "path", "text"), BREAKING)
@@ -347,6 +416,11 @@ def test_planted_violation_is_reported(rule, path, text):
 @pytest.mark.parametrize(("path", "text"), KEEPING)
 def test_good_source_is_not_reported(path, text):
     assert [violation for rule in RULES for violation in rule(Source(path, text))] == []
+
+
+@pytest.mark.parametrize(("path", "text", "count"), PLANTED_BESIDE)
+def test_private_names_beside_the_sources(path, text, count):
+    assert len(list(private_violations(Source(path, text, top="")))) == count
 
 
 # An @ where the text is broken, so that this file is not itself reported.

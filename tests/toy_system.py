@@ -160,6 +160,6 @@ ENTRY = Entry(
     "toy",
     TREES,
     toy_tables,
-    lambda topology: {broker: {"refresh_s": 0.1} for broker in topology.brokers},
+    lambda topology, settings: {broker: {"refresh_s": 0.1} for broker in topology.brokers},
     wastes_nothing=False,
 )

@@ -246,8 +246,8 @@ class Hurried(Twins):
             self.do(*self.undo.pop(self.rng.randrange(len(self.undo))))
         elif self.topology.links and self.rng.random() < 0.6:
             link = self.rng.choice(self.topology.links)
-            self.do("cut", link.one, link.other)
-            self.undo.append(("heal", link.one, link.other))
+            self.do("cut", link.first, link.second)
+            self.undo.append(("heal", link.first, link.second))
         else:
             broker = self.rng.choice(self.topology.brokers)
             self.do("crash", broker)

@@ -1,6 +1,6 @@
 """Mistakes planted in the cores: the suite must find each. A suite that finds none has proved nothing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -22,10 +22,8 @@ from catchment.routing.siena.hierarchical import HierarchicalCore
 from catchment.routing.siena.hop_by_hop import HopByHopCore
 from catchment.routing.siena.merging import Merged, Merging, MergingCore
 from catchment.routing.siena.messages import Interest, Part
-from catchment.sim.conformance.entries import ENTRIES, Run
-from catchment.sim.conformance.runs import outcome_of
+from tests.conformance.planted import Plant, assert_found
 
-Plant = Callable[[pytest.MonkeyPatch], None]
 SEEDS = range(12)
 
 
@@ -359,9 +357,4 @@ MUTANTS: list[tuple[str, Plant]] = [
 
 @pytest.mark.parametrize(("entry", "plant"), MUTANTS, ids=[f"{entry}-{plant.__name__}" for entry, plant in MUTANTS])
 def test_is_found(entry: str, plant: Plant, monkeypatch: pytest.MonkeyPatch):
-    plant(monkeypatch)
-    for seed in SEEDS:
-        for network in ENTRIES[entry].networks:
-            if outcome_of(Run(entry, network, seed), shrink=False).violation is not None:
-                return
-    pytest.fail(f"{plant.__name__} was not found in {len(SEEDS) * len(ENTRIES[entry].networks)} runs")
+    assert_found(plant, entry, SEEDS, monkeypatch)

@@ -1,7 +1,6 @@
 """Patterns watched upstream give clients what patterns watched at their broker give them, with less traffic; and
 mistakes planted in that are found."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,10 +9,10 @@ from catchment.model.monitor import HeldMonitor, Monitor
 from catchment.routing.siena.delegating import DelegatingCore
 from catchment.routing.siena.held_watching import HeldWatching
 from catchment.routing.siena.thinning import Thinner
+from tests.conformance.planted import Plant
 from tests.twins import Twins, difference, violation
 
 SEEDS = range(60)
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

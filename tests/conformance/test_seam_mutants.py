@@ -25,13 +25,12 @@ from catchment.routing.siena.general import GeneralCore
 from catchment.routing.siena.hop_by_hop import HopByHopCore
 from catchment.routing.siena.messages import OriginHeader
 from catchment.routing.systems import SYSTEMS
-from catchment.sim.conformance.entries import ENTRIES, Run
+from catchment.sim.conformance.entries import ENTRIES
 from catchment.sim.conformance.ideals.tables import Checked, Ideal
-from catchment.sim.conformance.runs import outcome_of
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import line
+from tests.conformance.planted import Plant, assert_found
 
-Plant = Callable[[pytest.MonkeyPatch], None]
 SEEDS = range(8)
 
 
@@ -267,12 +266,7 @@ PLANTED = [(plant, entry) for plant, entries in MUTANTS for entry in entries]
 
 @pytest.mark.parametrize(("plant", "entry"), PLANTED, ids=[f"{entry}-{plant.__name__}" for plant, entry in PLANTED])
 def test_is_found(plant: Plant, entry: str, monkeypatch: pytest.MonkeyPatch):
-    plant(monkeypatch)
-    for seed in SEEDS:
-        for network in ENTRIES[entry].networks:
-            if outcome_of(Run(entry, network, seed), shrink=False).violation is not None:
-                return
-    pytest.fail(f"{plant.__name__} was not found in {len(SEEDS) * len(ENTRIES[entry].networks)} runs")
+    assert_found(plant, entry, SEEDS, monkeypatch)
 
 
 def test_the_limit_on_identities_is_simulated():

@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from catchment import Notification
 from catchment.broker.config import Address, Config
 from catchment.broker.server import Broker
 from catchment.client import connect
 from catchment.routing.systems import DEFAULT_SYSTEM
 from catchment.wire.frames import VERSION, Decoder, frame
-from catchment.wire.messages import Goodbye, Hello, Ping, Pong, Welcome
+from catchment.wire.messages import Batch, Goodbye, Hello, Ping, Pong, Welcome
 from tests.said import TO_BROKER, TO_CLIENT, to_neighbor
 
 ANYWHERE = Address("127.0.0.1", 0)
@@ -48,6 +49,11 @@ async def until_heard(publisher: Any, subscription: Any) -> None:
             await asyncio.sleep(0.01)
             while subscription._waiting:
                 heard = "probe" in (await subscription.get()).notification or heard
+
+
+def notifications_in(messages: list[Any]) -> list[Notification]:
+    """What the batches among the messages carry."""
+    return [routed.notification for batch in messages if isinstance(batch, Batch) for routed in batch.routed()]
 
 
 @contextlib.asynccontextmanager

@@ -81,9 +81,9 @@ def test_what_waits_for_a_suspended_identity_is_bounded_in_bytes(monkeypatch):
             (identity,) = b.node.core.clients
             assert identity.waiting_bytes <= 100_000
             await a.resume()
-            found = [await subscription.get() for _ in range(11)]
-            assert [one.notification["n"] for one in found] == [*range(19, 30)]
-            assert found[0].missed == 19
+            deliveries = [await subscription.get() for _ in range(11)]
+            assert [delivery.notification["n"] for delivery in deliveries] == [*range(19, 30)]
+            assert deliveries[0].missed == 19
             assert identity.waiting_bytes == 0
 
     run(work())
@@ -102,9 +102,9 @@ def test_a_pattern_with_too_many_keys_gives_up_the_oldest_and_tells(routing, mon
                 await publisher.publish({"step": 1, "host": host}, ack="accepted")
             for host in range(5):
                 await publisher.publish({"step": 2, "host": host}, ack="accepted")
-            found = [await subscription.get() for _ in range(3)]
-            assert [one.notification["host"] for one in found] == [2, 3, 4]
-            assert subscription.missed == found[0].missed == 2
+            deliveries = [await subscription.get() for _ in range(3)]
+            assert [delivery.notification["host"] for delivery in deliveries] == [2, 3, 4]
+            assert subscription.missed == deliveries[0].missed == 2
 
     run(work())
 
@@ -136,7 +136,7 @@ def test_names_of_publishers_are_bounded_in_all(monkeypatch):
                 await subscription.get()
             (identity,) = b.node.core.clients
             for known in (identity.newest, b.node.core._newest, a._seen):
-                assert [int(one.rstrip("x")) for one in known.last] == [46, 47, 48, 49]
+                assert [int(source.rstrip("x")) for source in known.last] == [46, 47, 48, 49]
 
     run(work())
 
@@ -167,10 +167,10 @@ def test_what_others_say_does_not_fill_the_log_nor_forge_its_lines(format):
                 raw.say(Goodbye("r" * 1_000_000))
                 await until(lambda: not a.node.links)
 
-    found = _logged(format, work)
-    assert [len(one) < 2 * logs.FIELD_CHARACTERS_MAX for one in found] == [True] * 6
-    assert sum("info link up neighbor=z" in one for one in found) == 1
-    assert not any(one.startswith("00:00:00") for one in found)
+    lines = _logged(format, work)
+    assert [len(line) < 2 * logs.FIELD_CHARACTERS_MAX for line in lines] == [True] * 6
+    assert sum("info link up neighbor=z" in line for line in lines) == 1
+    assert not any(line.startswith("00:00:00") for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -287,8 +287,8 @@ def test_subscriptions_of_an_identity_are_bounded(monkeypatch):
         async with broker() as b, await Raw.client(b, "raw") as raw:
             for n in range(5):
                 raw.say(Request(n + 1, Subscribe("raw", f"s{n}", Filter(f"x > {n}"))))
-            answers = await raw.rest(lambda found: len(found) == 5)
-            assert [type(one) for one in answers] == [Accepted] * 3 + [Refused] * 2
+            answers = await raw.rest(lambda answers: len(answers) == 5)
+            assert [type(answer) for answer in answers] == [Accepted] * 3 + [Refused] * 2
             assert "IDENTITY_SUBSCRIPTIONS_MAX is 3" in answers[-1].reason
             raw.say(Request(6, Advertise("raw", Advertisement("x any"))))
             assert await raw.next(Accepted) == Accepted(6)

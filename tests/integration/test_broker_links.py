@@ -68,19 +68,19 @@ def test_a_bad_configuration_is_refused(tmp_path, text):
 
 
 async def _two_that_name_each_other(first: str, second: str) -> None:
-    async with broker(first) as one, broker(second, (one.address,)) as two:
+    async with broker(first) as a, broker(second, (a.address,)) as b:
         # The first learns the address of the second when it has one.
-        one._tasks.append(asyncio.ensure_future(one._keep_link(two.address)))
-        await until(lambda: one.node.links and two.node.links)
-        await until(lambda: len(one.connections) == len(two.connections) == 1)
-        async with client(one, "p") as publisher, client(two, "reader") as reader:
+        a._tasks.append(asyncio.ensure_future(a._keep_link(b.address)))
+        await until(lambda: a.node.links and b.node.links)
+        await until(lambda: len(a.connections) == len(b.connections) == 1)
+        async with client(a, "p") as publisher, client(b, "reader") as reader:
             subscription = await reader.subscribe("n >= 0 or probe = true")
             await until_heard(publisher, subscription)
             for n in range(20):
                 await publisher.publish({"n": n}, ack="accepted")
             assert [(await subscription.get()).notification["n"] for _ in range(20)] == [*range(20)]
-            assert list(one.node.links) == [Neighbor(second)]
-            assert list(two.node.links) == [Neighbor(first)]
+            assert list(a.node.links) == [Neighbor(second)]
+            assert list(b.node.links) == [Neighbor(first)]
 
 
 @pytest.mark.parametrize(("first", "second"), [("a", "b"), ("b", "a")])
@@ -126,7 +126,7 @@ def test_another_routing_system_is_refused_and_both_logs_say_so(caplog):
 
 def test_the_same_name_is_refused_and_both_logs_say_so(caplog):
     async def work():
-        async with broker("a") as one, broker("a", (one.address,)):
+        async with broker("a") as a, broker("a", (a.address,)):
             await until(lambda: reasons(caplog, "no link"))
 
     run(work())
@@ -325,7 +325,7 @@ def test_another_of_the_same_name_is_refused_while_the_first_answers(soon, caplo
     run(work())
     assert set(reasons(caplog, "refused")) == {TWIN}
     assert reasons(caplog, "no link") == [TWIN]
-    assert not [one for one in caplog.records if one.message == "link replaced"]
+    assert not [record for record in caplog.records if record.message == "link replaced"]
 
 
 def test_another_of_the_same_name_that_was_dialed_is_left(soon, caplog):
@@ -369,7 +369,7 @@ def test_a_broker_that_came_back_takes_the_place_of_what_does_not_answer(soon, c
                 await until_heard(publisher, subscription)
 
     run(work())
-    assert [one.neighbor for one in caplog.records if one.message == "link replaced"] == ["twin"]
+    assert [record.neighbor for record in caplog.records if record.message == "link replaced"] == ["twin"]
 
 
 def test_who_takes_what_waits_for_it_is_alive_however_late_its_answer(monkeypatch):

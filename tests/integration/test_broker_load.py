@@ -10,12 +10,14 @@ import pytest
 from catchment import Filter, Notification
 from catchment.broker import connection as connection_module
 from catchment.broker import server as server_module
+from catchment.broker.connection import Connection
 from catchment.broker.credit import CREDIT, CREDIT_SLACK
+from catchment.broker.server import Broker
 from catchment.routing.messages import Subscribe
 from catchment.wire import session as session_module
 from catchment.wire.frames import BATCH_MAX, PIECE_BYTES
-from catchment.wire.messages import Accepted, Batch, Credit, Delivery, Lost, Publish, Request
-from tests.integration.network import Raw, broker, client, pair, run, until, until_heard
+from catchment.wire.messages import Accepted, Credit, Delivery, Lost, Publish, Request
+from tests.integration.network import Raw, broker, client, notifications_in, pair, run, until, until_heard
 
 KILOBYTES_4 = bytes(4_096)
 
@@ -27,12 +29,13 @@ def several(count: int, start: int = 0, payload: bytes = b"", source: str = "p")
 def is_out_of_credit(b) -> bool:
     """Whether a publisher has so little credit left that the next piece of a large publication does not go."""
     owed = b.credits.owed.values()
-    assert all(one <= CREDIT for one in owed)
-    return b.is_congested and any(one > CREDIT - PIECE_BYTES // len(KILOBYTES_4) for one in owed)
+    assert all(count <= CREDIT for count in owed)
+    return b.is_congested and any(count > CREDIT - PIECE_BYTES // len(KILOBYTES_4) for count in owed)
 
 
-def routed_in(messages: list[Any]) -> int:
-    return sum(len(message.routed()) for message in messages if isinstance(message, Batch))
+def connection_of(b: Broker, name: str) -> Connection:
+    (connection,) = [each for each in b.connections if each.who and each.who.name == name]
+    return connection
 
 
 # --- credit -------------------------------------------------------------------------------------
@@ -72,16 +75,12 @@ def test_publishers_wait_while_a_link_is_congested():
                 assert (await reader.look())["totals"]["published"] == published
             assert not publishing.done()
             await until(lambda: len(subscription._waiting) + subscription.missed == b.node.totals.published)
-            found = await deaf.rest(lambda found: routed_in(found) == total)
+            messages = await deaf.rest(lambda messages: len(notifications_in(messages)) == total)
             await publishing
-            assert [one["n"] for batch in found if isinstance(batch, Batch) for one in _notes(batch)] == [*range(total)]
+            assert [notification["n"] for notification in notifications_in(messages)] == [*range(total)]
             await until(lambda: len(subscription._waiting) + subscription.missed == total)
 
     run(work())
-
-
-def _notes(batch: Batch[Any]) -> list[Notification]:
-    return [routed.notification for routed in batch.routed()]
 
 
 def test_who_ignores_credit_is_ended_and_the_others_are_not():
@@ -95,9 +94,9 @@ def test_who_ignores_credit_is_ended_and_the_others_are_not():
             for start in range(0, 4 * CREDIT, 512):
                 # So large that the link is congested, and not so large that it is not read any more.
                 greedy.say(Publish(0, tuple(several(512, start, KILOBYTES_4[:2_048], "greedy"))))
-            found = await greedy.rest()
-            assert "past its credit" in found[-1].reason
-            given = CREDIT + sum(one.notifications for one in found if isinstance(one, Credit))
+            messages = await greedy.rest()
+            assert "past its credit" in messages[-1].reason
+            given = CREDIT + sum(message.notifications for message in messages if isinstance(message, Credit))
             assert given < b.node.totals.published <= given + CREDIT_SLACK
             await until(lambda: len(b.node.clients) == 1)
             assert not b.credits.owed
@@ -129,7 +128,7 @@ def test_a_slow_consumer_is_told_exactly_what_it_missed(monkeypatch):
         async with broker() as b, client(b, "p") as publisher, await Raw.client(b, "slow") as slow:
             slow.say(Request(1, Subscribe("slow", "s", Filter("n >= 0"))))
             await slow.next(Accepted)
-            (outlet,) = [one for one in b.connections if one.who and one.who.name == "slow"]
+            outlet = connection_of(b, "slow")
             most, sent = 0, 0
             # It reads now and then, and for the last time when nothing is published any more.
             for _ in range(6):
@@ -138,10 +137,10 @@ def test_a_slow_consumer_is_told_exactly_what_it_missed(monkeypatch):
                     sent, most = sent + 100, max(most, outlet.outbox_bytes)
                 slow._unread += await slow.read()
             assert most <= connection_module.CLIENT_OUTBOX_BYTES_MAX + 2 * len(KILOBYTES_4)
-            found = await slow.rest(lambda found: _accounted(found) >= sent)
-            delivered = [one.notification["n"] for one in found if isinstance(one, Delivery)]
-            assert _accounted(found) == sent
-            assert sum(one.count for one in found if isinstance(one, Lost)) == b.node.totals.lost > 0
+            messages = await slow.rest(lambda messages: _accounted(messages) >= sent)
+            delivered = [message.notification["n"] for message in messages if isinstance(message, Delivery)]
+            assert _accounted(messages) == sent
+            assert sum(message.count for message in messages if isinstance(message, Lost)) == b.node.totals.lost > 0
             assert delivered == sorted(set(delivered))
 
     run(work())
@@ -176,9 +175,9 @@ def test_what_was_missed_while_suspended_is_told_also_to_a_slow_client(monkeypat
             await a.suspend()
             await a.publish(several(25), ack="accepted")
             await a.resume()
-            found = [await subscription.get() for _ in range(10)]
-            assert [one.notification["n"] for one in found] == [*range(15, 25)]
-            assert (found[0].missed, subscription.missed) == (15, 15)
+            deliveries = [await subscription.get() for _ in range(10)]
+            assert [delivery.notification["n"] for delivery in deliveries] == [*range(15, 25)]
+            assert (deliveries[0].missed, subscription.missed) == (15, 15)
 
     run(work())
 
@@ -202,8 +201,8 @@ def test_one_stalled_reader_of_a_hundred_does_not_slow_the_others():
 async def _rounds() -> None:
     async with broker() as b, client(b, "p") as publisher:
         others = [await client(b, f"reader {n}") for n in range(READERS)]
-        for one in others:
-            await one.subscribe("n >= 0")
+        for reader in others:
+            await reader.subscribe("n >= 0")
         costs: dict[bool, list[float]] = {False: [], True: []}
         await _round(publisher, others, 0)
         for number in range(1, 2 * ROUNDS_MAX + 1):
@@ -220,8 +219,8 @@ async def _rounds() -> None:
                 break
         else:
             pytest.fail(f"the others have {share:.1%} of their rate beside a stalled reader")
-        for one in others:
-            await one.close()
+        for reader in others:
+            await reader.close()
 
 
 async def _stall(b, stalled: Raw, publisher) -> None:
@@ -234,15 +233,15 @@ async def _stall(b, stalled: Raw, publisher) -> None:
 
 
 async def _round(publisher, others, number: int) -> float:
-    queues = [next(iter(one._subscriptions.values())) for one in others]
+    queues = [next(iter(reader._subscriptions.values())) for reader in others]
     began = time.process_time()
     for n in range(ROUND_NOTIFICATIONS):
         await publisher.publish({"n": number * ROUND_NOTIFICATIONS + n})
     for queue in queues:
         for n in range(ROUND_NOTIFICATIONS):
             async with asyncio.timeout(30):
-                found = await queue.get()
-            assert (found.notification["n"], found.missed) == (number * ROUND_NOTIFICATIONS + n, 0)
+                delivery = await queue.get()
+            assert (delivery.notification["n"], delivery.missed) == (number * ROUND_NOTIFICATIONS + n, 0)
     return time.process_time() - began
 
 
@@ -268,7 +267,7 @@ def test_a_link_that_stays_congested_is_dropped_and_comes_back(monkeypatch, capl
             assert (await two.subscription.get()).notification["n"] == CREDIT
 
     run(work())
-    assert any("bytes wait for it" in getattr(one, "reason", "") for one in caplog.records)
+    assert any("bytes wait for it" in getattr(record, "reason", "") for record in caplog.records)
 
 
 # --- nothing grows ------------------------------------------------------------------------------
@@ -276,7 +275,7 @@ def test_a_link_that_stays_congested_is_dropped_and_comes_back(monkeypatch, capl
 
 def _timers_count() -> int:
     """Those of the loop that wait to fire, where it lets us see them."""
-    return sum(not one.cancelled() for one in getattr(asyncio.get_running_loop(), "_scheduled", ()))
+    return sum(not timer.cancelled() for timer in getattr(asyncio.get_running_loop(), "_scheduled", ()))
 
 
 def test_nothing_is_left_of_clients_that_are_gone():
@@ -320,7 +319,7 @@ def test_a_slow_reader_that_never_answers_a_ping_is_kept_while_it_reads(monkeypa
         async with broker() as b, client(b, "p") as publisher, await Raw.client(b, "slow") as slow:
             slow.say(Request(1, Subscribe("slow", "s", Filter("n >= 0"))))
             await slow.next(Accepted)
-            (outlet,) = [one for one in b.connections if one.who and one.who.name == "slow"]
+            outlet = connection_of(b, "slow")
             sent = 0
             now = asyncio.get_running_loop().time
             outlet.tick(now())

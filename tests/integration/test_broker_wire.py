@@ -210,11 +210,11 @@ def test_a_client_that_connects_again_replaces_itself():
 
 def test_an_identity_goes_to_another_client_that_is_there():
     async def work():
-        async with broker() as b, await Raw.client(b, "one") as one, await Raw.client(b, "two") as two:
-            one.say(Request(1, Subscribe("one", "s", Filter("x > 0"))), Request(2, MapIdentity("one", "two")))
-            assert [await one.next(Accepted), await one.next(Accepted)] == [Accepted(1), Accepted(2)]
-            one.say(Publish(3, (Notification({"x": 1}),)))
-            assert (await two.next(Delivery)).identity == "one"
+        async with broker() as b, await Raw.client(b, "one") as first, await Raw.client(b, "two") as second:
+            first.say(Request(1, Subscribe("one", "s", Filter("x > 0"))), Request(2, MapIdentity("one", "two")))
+            assert [await first.next(Accepted), await first.next(Accepted)] == [Accepted(1), Accepted(2)]
+            first.say(Publish(3, (Notification({"x": 1}),)))
+            assert (await second.next(Delivery)).identity == "one"
 
     run(work())
 

@@ -32,7 +32,7 @@ def test_what_was_asked_for_is_asked_for_again_and_a_gap_is_told():
             first = await subscription.get()
             assert (first.notification["n"], first.gap) == (0, False)
             proxy.cut()
-            await until(lambda: "reader" not in [one.name for one in b.node.clients])
+            await until(lambda: "reader" not in [interface.name for interface in b.node.clients])
             await publisher.publish({"n": 1}, ack="accepted")
             await until(lambda: b.node.core.clients.subscriptions_count == 2)
             await publisher.publish({"n": 2}, ack="accepted")
@@ -66,7 +66,7 @@ def test_advertisements_and_suspension_are_stated_again_before_subscriptions():
             await wire.close()
             wire = await fake.next()
             bodies = [(await wire.next(Request)).body for _ in range(3)]
-            assert [type(one) for one in bodies] == [Advertise, Suspend, Subscribe]
+            assert [type(body) for body in bodies] == [Advertise, Suspend, Subscribe]
             assert bodies[2].id == "s"
 
     run(work())
@@ -110,13 +110,13 @@ def test_what_is_under_way_when_the_connection_is_lost_raises():
         async with FakeBroker() as fake, client(fake, "alice") as alice:
             wire = await fake.next()
             under_way = [
-                asyncio.ensure_future(one)
-                for one in (alice.subscribe("x > 0"), alice.publish({"x": 1}, ack="accepted"), alice.look())
+                asyncio.ensure_future(call)
+                for call in (alice.subscribe("x > 0"), alice.publish({"x": 1}, ack="accepted"), alice.look())
             ]
             await wire.next(Publish)
             await wire.close()
-            found = await asyncio.gather(*under_way, return_exceptions=True)
-            assert [type(one) for one in found] == [LOST, LOST, LOST]
+            outcomes = await asyncio.gather(*under_way, return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [LOST, LOST, LOST]
             assert not alice._subscriptions
             # The connection that follows is good.
             wire = await fake.next()
@@ -291,9 +291,9 @@ def test_what_is_published_first_is_sent_first():
             small = asyncio.ensure_future(publisher.publish({"n": 7}))
             assert await _received(wire, 3) == [0, 1, 2]
             wire.say(Credit(8))
-            sent = [one for _ in range(3) for one in (await wire.next(Publish)).notifications]
-            assert [one["n"] for one in sent] == [3, 4, 5, 6, 7]
-            assert [one.seq for one in sent] == sorted({one.seq for one in sent})
+            sent = [notification for _ in range(3) for notification in (await wire.next(Publish)).notifications]
+            assert [notification["n"] for notification in sent] == [3, 4, 5, 6, 7]
+            assert [notification.seq for notification in sent] == sorted({notification.seq for notification in sent})
             await asyncio.gather(large, small)
 
     run(work())
@@ -307,10 +307,10 @@ def test_a_publication_may_be_longer_than_the_credit():
                 publisher.publish([Notification({"n": n}) for n in range(8)], ack="accepted")
             )
             for expected in ([0, 1, 2], [3, 4, 5], [6, 7]):
-                found = await wire.next(Publish)
-                assert [one["n"] for one in found.notifications] == expected
+                publish = await wire.next(Publish)
+                assert [notification["n"] for notification in publish.notifications] == expected
                 assert not publishing.done()
-                wire.say(Credit(3), Accepted(found.number))
+                wire.say(Credit(3), Accepted(publish.number))
             await publishing
 
     run(work())
@@ -323,13 +323,13 @@ def test_close_ends_all_that_waits():
             await fake.next()
             await alice.publish({"x": 1})
             waiting = [
-                asyncio.ensure_future(one)
-                for one in (alice.publish({"x": 2}), alice.publish({"x": 3}), alice.subscribe("x > 0"), alice.look())
+                asyncio.ensure_future(call)
+                for call in (alice.publish({"x": 2}), alice.publish({"x": 3}), alice.subscribe("x > 0"), alice.look())
             ]
             await until(lambda: len(alice._connection._waiting) == 2)
             await alice.close()
-            found = await asyncio.gather(*waiting, return_exceptions=True)
-            assert [type(one) for one in found] == [LOST] * 4
+            outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [LOST] * 4
             with pytest.raises(LOST):
                 await alice.publish({"x": 4})
             await alice.close()
@@ -357,8 +357,8 @@ def test_whoever_does_not_wait_for_an_answer_leaves_nothing_behind():
             assert not alice._subscriptions
             # What was asked and is not wanted any more is cancelled at the broker.
             requests = [await wire.next(Request) for _ in range(40)]
-            assert [type(one.body) for one in requests] == [Subscribe, Cancel] * 20
-            wire.say(*(Accepted(one.number) for one in requests))
+            assert [type(request.body) for request in requests] == [Subscribe, Cancel] * 20
+            wire.say(*(Accepted(request.number) for request in requests))
             await until(lambda: not alice._connection._waiting)
 
     run(work())

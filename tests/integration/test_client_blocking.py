@@ -28,13 +28,13 @@ def served():
     thread.start()
 
     async def start():
-        found = Broker(Config(listen=ANYWHERE))
-        await found.start()
-        return found
+        broker = Broker(Config(listen=ANYWHERE))
+        await broker.start()
+        return broker
 
-    found = asyncio.run_coroutine_threadsafe(start(), loop).result()
-    yield f"catchment://{found.address}"
-    asyncio.run_coroutine_threadsafe(found.stop(), loop).result()
+    broker = asyncio.run_coroutine_threadsafe(start(), loop).result()
+    yield f"catchment://{broker.address}"
+    asyncio.run_coroutine_threadsafe(broker.stop(), loop).result()
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
@@ -71,9 +71,9 @@ def test_the_same_without_await(served):
 
 
 def test_without_await_many_threads_may_use_it(served):
-    with connect_blocking(served) as one:
-        subscription = one.subscribe("n >= 0")
-        threads = [threading.Thread(target=_publish_blocking, args=(one, start)) for start in range(0, 100, 25)]
+    with connect_blocking(served) as client:
+        subscription = client.subscribe("n >= 0")
+        threads = [threading.Thread(target=_publish_blocking, args=(client, start)) for start in range(0, 100, 25)]
         for thread in threads:
             thread.start()
         numbers = [next_of(subscription)["n"] for _ in range(100)]
@@ -82,17 +82,17 @@ def test_without_await_many_threads_may_use_it(served):
         assert {*numbers} == {*range(100)}
 
 
-def _publish_blocking(one: BlockingClient, start: int) -> None:
+def _publish_blocking(client: BlockingClient, start: int) -> None:
     for n in range(start, start + 25):
-        one.publish({"n": n})
+        client.publish({"n": n})
 
 
 def test_without_await_what_ends_says_so(served):
-    one = connect_blocking(served)
-    subscription = one.subscribe("x > 0")
-    one.close()
-    one.close()
-    for call in (lambda: one.publish({"x": 1}), lambda: subscription.get(timeout=1), one.look):
+    client = connect_blocking(served)
+    subscription = client.subscribe("x > 0")
+    client.close()
+    client.close()
+    for call in (lambda: client.publish({"x": 1}), lambda: subscription.get(timeout=1), client.look):
         with pytest.raises(LOST):
             call()
     with pytest.raises(LOST, match="cannot connect"):

@@ -37,22 +37,22 @@ def test_mappings_are_stated_again_after_a_restart_of_the_broker(first):
             deliveries = aiter(handler)
             await _mapped(b, owner, handler)
             await owner.publish({"n": 1}, ack="accepted")
-            found = await anext(deliveries)
-            assert (found.notification["n"], found.identity) == (1, "x")
+            delivery = await anext(deliveries)
+            assert (delivery.notification["n"], delivery.identity) == (1, "x")
             late.refuse()
         async with broker(listen=b.address) as again, Proxy(again) as late_again:
             await until(lambda: again.node.clients)
             late_client = handler if first == "owner" else owner
-            assert [one.name for one in again.node.clients] == [first]
+            assert [interface.name for interface in again.node.clients] == [first]
             # A proxy of the second broker, at an address of its own.
             late_client._host, late_client._port = late_again.address.host, late_again.address.port
             await until(lambda: _handler_of(again, "x") == "handler")
             await until(lambda: again.node.core.clients.subscriptions_count == 1)
             await owner.publish({"n": 2}, ack="accepted")
-            found = await anext(deliveries)
-            while found.notification["n"] != 2:
-                found = await anext(deliveries)
-            assert (found.identity, found.gap) == ("x", True)
+            delivery = await anext(deliveries)
+            while delivery.notification["n"] != 2:
+                delivery = await anext(deliveries)
+            assert (delivery.identity, delivery.gap) == ("x", True)
             await owner.close()
             await handler.close()
 

@@ -2,37 +2,17 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
 
 import pytest
 
-WAIT_S = 60
-
-
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "catchment", *arguments]
+from tests.integration.processes import WAIT_S, catchment, done, started
 
 
 def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end."""
-    return subprocess.run(command(*arguments), check=False, input=stdin, capture_output=True, text=True, timeout=WAIT_S)
-
-
-@contextmanager
-def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A command that runs until the block ends."""
-    with subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.terminate()
-            try:
-                process.communicate(timeout=WAIT_S)
-            finally:
-                process.kill()
+    return done(catchment(*arguments), stdin=stdin)
 
 
 def next_line(stream: IO[str] | None) -> str:
@@ -43,14 +23,16 @@ def next_line(stream: IO[str] | None) -> str:
 @contextmanager
 def broker(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """A broker on a free port: its address and its process."""
-    with started("serve", "--listen", "127.0.0.1:0", "--json", "--log", "json", *arguments) as process:
+    serve = catchment("serve", "--listen", "127.0.0.1:0", "--json", "--log", "json", *arguments)
+    with started(serve) as process:
         yield json.loads(next_line(process.stdout))["address"], process
 
 
 def test_what_is_published_at_one_broker_is_printed_at_another() -> None:
     with broker("--name", "north") as (north, _), broker("--name", "south", "--neighbor", north) as (south, process):
         assert "link up" in _log_line(process, "link up")
-        with started("sub", "level > 3 and place any", "--url", south, "--count", "3", "--json") as subscriber:
+        sub = catchment("sub", "level > 3 and place any", "--url", south, "--count", "3", "--json")
+        with started(sub) as subscriber:
             _wait_for_filters(north, 1)
             assert run("pub", "level=5", "place=north", "--url", north).returncode == 0
             lines = '{"level": 7, "place": "x"}\n{"level": 1, "place": "x"}\nno JSON\n{"level": 9.5, "place": "y"}\n'
@@ -73,7 +55,7 @@ def _log_line(process: subprocess.Popen[str], message: str) -> str:
 
 def _wait_for_filters(address: str, count: int) -> None:
     """Waits, with `top`, until a broker has this many filters of its neighbors."""
-    with started("top", "--json", "--every-s", "0.05", "--url", address) as top:
+    with started(catchment("top", "--json", "--every-s", "0.05", "--url", address)) as top:
         while line := next_line(top.stdout):
             if json.loads(line)["remote_filters"] >= count:
                 return
@@ -81,7 +63,10 @@ def _wait_for_filters(address: str, count: int) -> None:
 
 
 def test_explain_says_which_clause_failed() -> None:
-    with broker() as (address, _), started("sub", "level > 3", "--url", address, "--as", "ana") as subscriber:
+    with (
+        broker() as (address, _),
+        started(catchment("sub", "level > 3", "--url", address, "--as", "ana")) as subscriber,
+    ):
         assert "subscribed" in next_line(subscriber.stderr)
         explained = run("explain", "level=2", "--url", address)
         assert "ana s1 does not match: level > 3" in explained.stdout

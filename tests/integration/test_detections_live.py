@@ -3,45 +3,25 @@
 import json
 import shlex
 import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.detections_example import ALERTS, commands, copied
-
-WAIT_S = 60
+from tests.integration.processes import catchment, done, started
 
 
 def run(line: str, directory: Path, *more: str) -> subprocess.CompletedProcess[str]:
     """Runs a command line of the page to its end. `more` is added to it."""
     line, _, stdin = line.partition(" < ")
     given = (directory / stdin).read_text("utf-8") if stdin else ""
-    return subprocess.run(
-        [*program(line), *more], cwd=directory, input=given, capture_output=True, text=True, check=False, timeout=WAIT_S
-    )
+    return done([*program(line), *more], directory, given)
 
 
-@contextmanager
-def started(line: str, directory: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
-    """A command line of the page that runs until the block ends."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen([*program(line), *more], cwd=directory, stdout=pipe, stderr=pipe, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.terminate()
-            try:
-                process.communicate(timeout=WAIT_S)
-            finally:
-                process.kill()
-
-
-def program(line: str) -> Sequence[str]:
+def program(line: str) -> list[str]:
     name, *arguments = shlex.split(line)
-    return [sys.executable, "-m", "catchment", *arguments] if name == "catchment" else [name, *arguments]
+    return catchment(*arguments) if name == "catchment" else [name, *arguments]
 
 
 def next_json(process: subprocess.Popen[str]) -> dict[str, object]:
@@ -65,10 +45,10 @@ def directory(tmp_path: Path) -> Path:
 def test_a_broker_raises_the_alerts(directory: Path) -> None:
     serve, sub, pub = commands("Match events as they happen")
     # The page uses the port that is the default. Here another broker may have it.
-    with started(serve, directory, "--listen", "127.0.0.1:0", "--json") as broker:
+    with started([*program(serve), "--listen", "127.0.0.1:0", "--json"], directory) as broker:
         url = ("--url", str(next_json(broker)["address"]))
-        with started(sub, directory, *url) as subscriber:
-            wait_for_subscriptions(url, directory)
+        with started([*program(sub), *url], directory) as subscriber:
+            wait_for_subscriptions(url)
             published = run(pub, directory, *url)
             assert (published.returncode, published.stderr) == (0, "13 notifications published\n")
             raised: list[tuple[str, str]] = []
@@ -78,8 +58,8 @@ def test_a_broker_raises_the_alerts(directory: Path) -> None:
             assert raised == ALERTS
 
 
-def wait_for_subscriptions(url: Sequence[str], directory: Path) -> None:
+def wait_for_subscriptions(url: Sequence[str]) -> None:
     """Waits, with `top`, until the broker has the four subscriptions."""
-    with started("catchment top --json --every-s 0.05", directory, *url) as top:
+    with started(catchment("top", "--json", "--every-s", "0.05", *url)) as top:
         while next_json(top)["subscriptions"] != 4:
             pass

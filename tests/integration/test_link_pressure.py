@@ -3,7 +3,6 @@
 import asyncio
 import io
 import re
-from typing import Any
 
 import httpx
 import pytest
@@ -17,7 +16,7 @@ from catchment.routing.messages import Header, Neighbor
 from catchment.wire import session as session_module
 from catchment.wire.messages import Batch, Parcel
 from tests.integration.live import ANY_PORT
-from tests.integration.network import Raw, broker, client, pair, run, until
+from tests.integration.network import Raw, broker, client, notifications_in, pair, run, until
 
 uvloop = pytest.importorskip("uvloop")
 KILOBYTES_16 = bytes(16_384)
@@ -33,13 +32,9 @@ def small(monkeypatch):
 
 async def _publish(publisher, acknowledged: list[tuple[str, int]]) -> None:
     for n in range(EACH):
-        one = Notification({"n": n, "by": publisher.identity}, payload=KILOBYTES_16)
-        await publisher.publish(one, ack="accepted")
+        large = Notification({"n": n, "by": publisher.identity}, payload=KILOBYTES_16)
+        await publisher.publish(large, ack="accepted")
         acknowledged.append((publisher.identity, n))
-
-
-def routed_in(messages: list[Any]) -> list[Notification]:
-    return [routed.notification for batch in messages if isinstance(batch, Batch) for routed in batch.routed()]
 
 
 @pytest.mark.parametrize("run_in", [run, uvloop.run])
@@ -50,23 +45,24 @@ def test_large_notifications_wait_before_the_credit_is_used_up(run_in, small):
         async with broker(routing="flooding") as b, await Raw.neighbor(b, "deaf", "flooding") as deaf:
             publishers = [await client(b, f"p{n}") for n in range(PUBLISHERS)]
             acknowledged: list[tuple[str, int]] = []
-            publishing = [asyncio.create_task(_publish(one, acknowledged)) for one in publishers]
+            publishing = [asyncio.create_task(_publish(publisher, acknowledged)) for publisher in publishers]
             await until(lambda: len(b.credits.held) == PUBLISHERS)
             assert all(owed < CREDIT // 4 for owed in b.credits.owed.values())
             before, most = len(acknowledged), connection_module.FULL_BYTES + PUBLISHERS * 2 * len(KILOBYTES_16)
             async with client(b, "looks") as looking:
                 for _ in range(50):
-                    found = await looking.look()
-                    assert found["links"][0]["outbox_bytes"] <= most
-                    assert found["publishers_held"] == PUBLISHERS
+                    status = await looking.look()
+                    assert status["links"][0]["outbox_bytes"] <= most
+                    assert status["publishers_held"] == PUBLISHERS
             assert len(acknowledged) <= before + PUBLISHERS
-            assert not any(one.done() for one in publishing)
+            assert not any(task.done() for task in publishing)
             # It reads again: all comes, in the order of each.
-            heard = await deaf.rest(lambda found: len(routed_in(found)) == PUBLISHERS * EACH)
+            messages = await deaf.rest(lambda messages: len(notifications_in(messages)) == PUBLISHERS * EACH)
             await asyncio.gather(*publishing)
-            for one in publishers:
-                assert [found["n"] for found in routed_in(heard) if found["by"] == one.identity] == [*range(EACH)]
-                await one.close()
+            heard = [(notification["by"], notification["n"]) for notification in notifications_in(messages)]
+            for publisher in publishers:
+                assert [n for by, n in heard if by == publisher.identity] == [*range(EACH)]
+                await publisher.close()
             assert (b.credits.held, b.credits.congested, b.credits.links_given_up) == ({}, {}, 0)
 
     run_in(work())
@@ -82,9 +78,11 @@ def test_all_that_was_acknowledged_comes_when_a_stalled_neighbor_goes_on(small):
             assert two.a.link_of(Neighbor("b")).outbox_bytes < connection_module.LINK_OUTBOX_BYTES_MAX
             two.proxy.flow()
             await rounds
-            found = [await two.subscription.get() for _ in range(3 * EACH)]
-            assert [(one.notification["by"], one.notification["n"]) for one in found] == acknowledged
-            assert not any(one.missed or one.gap for one in found)
+            deliveries = [await two.subscription.get() for _ in range(3 * EACH)]
+            assert [
+                (delivery.notification["by"], delivery.notification["n"]) for delivery in deliveries
+            ] == acknowledged
+            assert not any(delivery.missed or delivery.gap for delivery in deliveries)
             assert two.a.credits.links_given_up == 0
 
     run(work())
@@ -165,10 +163,10 @@ def test_links_are_read_whoever_is_full_and_what_they_bring_too_much_is_counted(
                 if b.is_congested and not congested["links"][0]["is_congested"]:
                     congested = await looking.look()
             assert list(b.node.links) == [Neighbor("loud")]
-            found = await looking.look()
-            assert found["links_given_up"] == 1
-            assert found["bytes_given_up"] > connection_module.LINK_OUTBOX_BYTES_MAX
-            told = _told(rates_table(before, congested, 1.0)) + _told(rates_table(before, found, 1.0))
+            after = await looking.look()
+            assert after["links_given_up"] == 1
+            assert after["bytes_given_up"] > connection_module.LINK_OUTBOX_BYTES_MAX
+            told = _told(rates_table(before, congested, 1.0)) + _told(rates_table(before, after, 1.0))
             assert re.search(r"link to deaf, congested: [\d,]+ bytes wait", told)
             assert "links given up" in told
             async with httpx.AsyncClient(base_url=f"http://{b.http.address}") as http:
@@ -178,7 +176,9 @@ def test_links_are_read_whoever_is_full_and_what_they_bring_too_much_is_counted(
 
     run(work())
     logged = [
-        (one.message, one.neighbor) for one in caplog.records if one.message in ("link congested", "link given up")
+        (record.message, record.neighbor)
+        for record in caplog.records
+        if record.message in ("link congested", "link given up")
     ]
     assert logged == [("link congested", "deaf"), ("link given up", "deaf")]
 

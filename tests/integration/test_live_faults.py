@@ -10,13 +10,13 @@ import pytest
 from catchment.broker import server
 from catchment.broker.config import Address, Config, read_config
 from catchment.broker.connection import Connection
-from catchment.client import Client
 from catchment.client import client as client_module
+from catchment.client.connection import connected
 from catchment.errors import InputError
 from catchment.routing.messages import Neighbor
 from catchment.routing.siena.gateway import HybridCore
 from catchment.wire.greetings import ThisBroker
-from catchment.wire.session import BrokerSession, Event
+from catchment.wire.session import BrokerSession, ClientSession, Event
 from tests.integration.network import ANYWHERE, Raw, broker, client, run, until
 from tests.said import language_of
 
@@ -32,10 +32,10 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def nobody() -> Address:
     """Where nobody listens."""
-    found = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0)
-    address = Address(*found.sockets[0].getsockname()[:2])
-    found.close()
-    await found.wait_closed()
+    listener = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0)
+    address = Address(*listener.sockets[0].getsockname()[:2])
+    listener.close()
+    await listener.wait_closed()
     return address
 
 
@@ -117,19 +117,19 @@ def test_what_is_stated_again_goes_before_all_else():
     async def work() -> None:
         config = Config("a", ANYWHERE, routing="siena advertising")
         async with broker("a", routing="siena advertising") as first:
-            found = await client(first, "alice")
-            await found.advertise("level any")
-            kept = await found.subscribe("level > 0", id="kept")
-            await found.subscribe("level > 1", id="gone")
+            alice = await client(first, "alice")
+            await alice.advertise("level any")
+            kept = await alice.subscribe("level > 0", id="kept")
+            await alice.subscribe("level > 1", id="gone")
             config = replace(config, listen=first.address)
         waiting = asyncio.gather(
-            found.cancel("gone"), found.publish({"level": 2}, ack="accepted"), found.subscribe("level > 2", id="late")
+            alice.cancel("gone"), alice.publish({"level": 2}, ack="accepted"), alice.subscribe("level > 2", id="late")
         )
         async with broker("a", listen=config.listen, routing=config.routing) as second:
             await waiting
             assert (await kept.get()).subscriptions == ("kept",)
             assert second.node.core.clients.subscriptions_count == 2
-            await found.close()
+            await alice.close()
 
     run(work())
 
@@ -137,14 +137,16 @@ def test_what_is_stated_again_goes_before_all_else():
 def test_who_gives_up_when_just_welcomed_is_gone(monkeypatch: pytest.MonkeyPatch):
     async def work() -> None:
         async with broker() as there:
-            opening = asyncio.ensure_future(client(there, "alice")._opened())
-            welcomed = Client._welcomed
+            opening = asyncio.ensure_future(client(there, "alice"))
 
-            def given_up(self: Client, *given: Any) -> None:
-                welcomed(self, *given)
-                opening.cancel()
+            async def giving_up(host: str, port: int, session: ClientSession, came: Any, welcomed: Any) -> Any:
+                def then_cancel(*given: Any) -> None:
+                    welcomed(*given)
+                    opening.cancel()
 
-            monkeypatch.setattr(Client, "_welcomed", given_up)
+                return await connected(host, port, session, came, then_cancel)
+
+            monkeypatch.setattr(client_module, "connected", giving_up)
             with pytest.raises(asyncio.CancelledError):
                 await opening
             await until(lambda: not there.node.clients)
@@ -154,9 +156,9 @@ def test_who_gives_up_when_just_welcomed_is_gone(monkeypatch: pytest.MonkeyPatch
 
 def test_a_subscription_of_another_identity_is_cancelled_as_that():
     async def work() -> None:
-        async with broker() as there, client(there, "alice") as found:
-            other = await found.subscribe("level > 0", identity="bob")
-            await other.cancel()
+        async with broker() as there, client(there, "alice") as alice:
+            bobs = await alice.subscribe("level > 0", identity="bob")
+            await bobs.cancel()
             assert there.node.core.clients.subscriptions_count == 0
 
     run(work())
@@ -164,14 +166,14 @@ def test_a_subscription_of_another_identity_is_cancelled_as_that():
 
 def test_what_was_seen_goes_along():
     async def work() -> None:
-        async with broker("a") as one, broker("b") as other, client(other, "publisher") as publisher:
-            async with client(one, "alice") as found:
-                assert found.seen == {}
-            async with client(other, "alice", seen={"publisher": 2**62}) as found:
-                assert found.seen == {"publisher": 2**62}
-                subscription = await found.subscribe("level > 0")
+        async with broker("a") as a, broker("b") as b, client(b, "publisher") as publisher:
+            async with client(a, "alice") as alice:
+                assert alice.seen == {}
+            async with client(b, "alice", seen={"publisher": 2**62}) as alice:
+                assert alice.seen == {"publisher": 2**62}
+                subscription = await alice.subscribe("level > 0")
                 await publisher.publish({"level": 1}, ack="accepted")
-                await found.look()
+                await alice.look()
                 assert not subscription._waiting
 
     run(work())

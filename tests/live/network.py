@@ -114,7 +114,7 @@ class LiveNetwork:
         self._urls = urls
         self._hosts = hosts
         self._observers = tuple(observers)
-        self._links = [LinkState(link.one, link.other, link.cost) for link in topology.links]
+        self._links = [LinkState(link.first, link.second, link.cost) for link in topology.links]
         self._processes: dict[str, int] = {}
         self._visits: dict[str, Visit] = {}
         self._lookers: dict[str, Client] = {}
@@ -328,13 +328,13 @@ class LiveNetwork:
     # --- faults ---
 
     def links_of(self, broker: str) -> Sequence[LinkState]:
-        return [link for link in self._links if broker in (link.one, link.other)]
+        return [link for link in self._links if broker in (link.first, link.second)]
 
-    def cut(self, one: str, other: str) -> None:
-        self._end(other, signal.SIGTERM)
+    def cut(self, first: str, second: str) -> None:
+        self._end(second, signal.SIGTERM)
 
-    def heal(self, one: str, other: str) -> None:
-        self.restart(other)
+    def heal(self, first: str, second: str) -> None:
+        self.restart(second)
 
     def crash(self, broker: str) -> None:
         self._end(broker, signal.SIGKILL)
@@ -386,7 +386,7 @@ class LiveNetwork:
     def _changed(self, broker: str) -> None:
         """A broker has come or gone: its links and its clients with it."""
         for link in self.links_of(broker):
-            link.is_usable = link.one in self._processes and link.other in self._processes
+            link.is_usable = link.first in self._processes and link.second in self._processes
         for record in self.clients.values():
             if record.home == broker:
                 record.is_connected = broker in self._processes

@@ -68,7 +68,7 @@ def write_configs(entry: str, topology: Topology, seed: int, directory: Path) ->
     dialed: dict[str, dict[str, int]] = {broker: {} for broker in topology.brokers}
     for link in topology.links:
         for dialing, listening in rng.choice((((0, 1),), ((1, 0),), ((0, 1), (1, 0)))):
-            ends = (link.one, link.other)
+            ends = (link.first, link.second)
             dialed[ends[dialing]][addresses[ends[listening]]] = link.cost
     files = {}
     for i, broker in enumerate(topology.brokers):

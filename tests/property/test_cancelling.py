@@ -9,7 +9,6 @@ from catchment.model.filter import Filter
 from catchment.model.pattern import Pattern
 from catchment.routing.messages import Cancel, Client, ClientDown, ClientUp, LinkUp, Neighbor, Subscribe, Unsubscribe
 from catchment.routing.siena.acyclic import AcyclicCore
-from catchment.routing.siena.hop_by_hop import HopByHopCore
 from tests import strategies
 
 ALICE, BOB, SOUTH = Client("alice"), Client("bob"), Neighbor("south")
@@ -21,29 +20,32 @@ in_two = st.builds(
     lambda low: Filter(f"x > {low} and x < {low + 2} or x > {low + 1} and x < {low + 3}"), st.integers(0, 3)
 )
 filters = ranges | ranges | in_two | strategies.small_scalar_filters
-patterns = st.lists(ranges, min_size=1, max_size=3).map(lambda some: Pattern(" -> ".join(f"[{one}]" for one in some)))
+patterns = st.lists(ranges, min_size=1, max_size=3).map(
+    lambda steps: Pattern(" -> ".join(f"[{filter}]" for filter in steps))
+)
 subscriptions = st.tuples(st.just("subscribe"), st.sampled_from(CLIENTS), filters | patterns)
 cancellations = st.tuples(st.just("cancel"), st.sampled_from(CLIENTS), st.integers(0, 20))
 unsubscriptions = st.tuples(st.just("unsubscribe"), st.sampled_from(CLIENTS), filters)
 
 
-def says_the_same(one: Filter, other: Filter) -> bool:
-    return one.covers(other) and other.covers(one)
+def says_the_same(first: Filter, second: Filter) -> bool:
+    return first.covers(second) and second.covers(first)
 
 
-def assert_widest(found: tuple[Filter, ...], wanted: list[Filter]) -> None:
-    """No two of which one covers the other, each of them wanted, and all that is wanted below one."""
-    assert not [(one, other) for one in found for other in found if one is not other and one.covers(other)]
-    assert all(any(says_the_same(one, other) for other in wanted) for one in found)
-    assert all(any(one.covers(other) for one in found) for other in wanted)
+def assert_widest(held: tuple[Filter, ...], wanted: list[Filter]) -> None:
+    """No filter held covers another, each is wanted, and each that is wanted is covered by one of them."""
+    assert not [(wide, other) for wide in held for other in held if wide is not other and wide.covers(other)]
+    assert all(any(says_the_same(wide, filter) for filter in wanted) for wide in held)
+    assert all(any(wide.covers(filter) for wide in held) for filter in wanted)
 
 
-def assert_right(core: HopByHopCore) -> None:
-    wanted = {one: core.clients.filters_of(one.name) for one in CLIENTS}
-    nonempty = {one: [filter for filter in some if not filter.is_empty] for one, some in wanted.items()}
-    for one in CLIENTS:
-        assert_widest(core.interest.held_by(one.name), nonempty[one])
-    assert_widest(core.interest.told_to(SOUTH), [*nonempty[ALICE], *nonempty[BOB]])
+def assert_right(core: AcyclicCore) -> None:
+    wanted = {
+        client: [filter for filter in core.clients.filters_of(client.name) if not filter.is_empty] for client in CLIENTS
+    }
+    for client in CLIENTS:
+        assert_widest(core.interest.held_by(client.name), wanted[client])
+    assert_widest(core.interest.told_to(SOUTH), [*wanted[ALICE], *wanted[BOB]])
 
 
 @given(

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catchment.matching.bulk import pack_filter
+from catchment.model.constraint import constraint
 from catchment.model.filter import Filter
 from catchment.pipeline.graph import covers, forest
 from catchment.pipeline.graph.forest import graph_of_rows
@@ -13,7 +14,6 @@ from catchment.pipeline.graph.parts import CODED, coded
 from catchment.sim.benchmark_data import filters as workload_filters
 from tests import oracle
 from tests.strategies import (
-    constraint,
     filters,
     filters_of,
     small_pair_filters,
@@ -33,25 +33,25 @@ _shaped = st.lists(
         st.builds(constraint, st.just("b"), st.just("="), st.booleans()),
     ),
     max_size=4,
-).map(lambda found: Filter.of(*found))
+).map(lambda constraints: Filter.of(*constraints))
 
 
-def rows_of(found, brokers):
-    columns = [list(map(str, found)), ["catchment"] * len(found), list(map(pack_filter, found)), brokers]
+def rows_of(filters, brokers):
+    columns = [list(map(str, filters)), ["catchment"] * len(filters), list(map(pack_filter, filters)), brokers]
     batch = pa.RecordBatch.from_arrays(
-        [pa.array(one, kind) for one, kind in zip(columns, CODED.types, strict=False)], CODED.names[:4]
+        [pa.array(column, type) for column, type in zip(columns, CODED.types, strict=False)], CODED.names[:4]
     )
     return pa.Table.from_batches(list(coded([batch])))
 
 
-def check(found, brokers):
+def check(filters, brokers):
     """Compares by the texts of filters: numbers are the pipeline's own."""
-    held = [(one, broker) for one, broker in zip(found, brokers, strict=True) if not one.is_empty]
+    held = [(filter, broker) for filter, broker in zip(filters, brokers, strict=True) if not filter.is_empty]
     if not held:
         return
     part, edges, graph = graph_of_rows(rows_of(*map(list, zip(*held, strict=True))))
     texts = part.table["filter"].to_pylist()
-    assert sorted(texts) == sorted({str(one) for one, _ in held})
+    assert sorted(texts) == sorted({str(filter) for filter, _ in held})
     ordered = [Filter(text) for text in texts]
     wanted_edges, wanted_depths, stands = oracle.content_graph(ordered)
     pairs = {(a, b) for b in range(len(texts)) for a in edges.values[edges.starts[b] : edges.starts[b + 1]].tolist()}
@@ -59,10 +59,10 @@ def check(found, brokers):
     assert graph.representative.tolist() == [stands[b] for b in range(len(texts))]
     assert graph.depth.tolist() == [wanted_depths[stands[b]] for b in range(len(texts))]
     place = {text: i for i, text in enumerate(texts)}
-    distinct = sorted({(place[str(one)], broker or "") for one, broker in held})
+    distinct = sorted({(place[str(filter)], broker or "") for filter, broker in held})
     needed = oracle.reduced([ordered[i] for i, _ in distinct], [broker for _, broker in distinct])
     kept = part.arrays["pairs"][graph.is_reduced_to]
-    assert {(part.brokers[broker] or "", one) for one, broker, _ in kept.tolist()} == {
+    assert {(part.brokers[broker] or "", filter) for filter, broker, _ in kept.tolist()} == {
         (broker, distinct[i][0]) for broker, i in needed
     }
 
@@ -104,17 +104,17 @@ def test_without_junk_everything_is_asked(held):
 
 @pytest.mark.parametrize("workload", ["W1", "W2", "W3"])
 def test_workloads(workload):
-    found = workload_filters(workload, 250)
-    check(found, [None if i % 3 else f"b{i % 2}" for i in range(len(found))])
+    filters = workload_filters(workload, 250)
+    check(filters, [None if i % 3 else f"b{i % 2}" for i in range(len(filters))])
 
 
 def test_groups_large_enough_for_trees():
-    found = [Filter.of(("x", ">=", i), ("x", "<=", i + i % 7), ("y", ">", i % 5)) for i in range(120)]
-    check(found, [None] * len(found))
+    filters = [Filter.of(("x", ">=", i), ("x", "<=", i + i % 7), ("y", ">", i % 5)) for i in range(120)]
+    check(filters, [None] * len(filters))
 
 
 def test_pairs_are_bounded(monkeypatch):
     monkeypatch.setattr(covers, "GROUP_PAIRS_MAX", 2)
-    found = [Filter("s >* 'a'"), Filter("s = 'ab'"), Filter("s = 'ac'"), Filter("s = 'ad'")]
+    texts = ("s >* 'a'", "s = 'ab'", "s = 'ac'", "s = 'ad'")
     with pytest.raises(covers.TooManyPairs, match="GROUP_PAIRS_MAX"):
-        graph_of_rows(rows_of(found, [None] * 4))
+        graph_of_rows(rows_of(list(map(Filter, texts)), [None] * 4))

@@ -2,7 +2,6 @@
 
 import json
 
-from catchment.broker.node import Node
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.json import decode, encode
@@ -13,6 +12,7 @@ from catchment.broker.http.pages import problem_of
 from catchment.broker.http.subscriptions import HttpSubscriptions
 from catchment.errors import CatchmentError, InputError
 from catchment.model.cloudevents import cloudevent_of
+from catchment.node import Node
 
 LONG = st.integers(70_000, 70_001).map(lambda count: "a" * count)
 # A lone surrogate is no Unicode text, but JSON can write it.
@@ -58,7 +58,7 @@ MEMBERS_OF_SUBSCRIPTIONS = st.sampled_from(["id", "source", "types", "filters", 
 
 @given(st.dictionaries(MEMBERS_OF_SUBSCRIPTIONS, VALUES | EXPRESSIONS | st.lists(EXPRESSIONS)))
 def test_subscriptions(members):
-    node = Node("north", Config().make_core(), lambda: 0, lambda name, at: None)
+    node = Node("north", Config().make_core(), lambda: 0, lambda timer: None)
     subscriptions = HttpSubscriptions(node, lambda: 0.0)
     try:
         made = subscriptions.create(json.loads(json.dumps(members)))

@@ -21,11 +21,11 @@ def changes(draw, elements):
     """Changes one after another, each against what is wanted by then."""
     pool = draw(st.lists(elements, min_size=1, max_size=7, unique=True))
     wanted: set[Any] = set()
-    found = []
+    steps = []
     for toggled in draw(st.lists(st.sets(st.sampled_from(pool), min_size=1), min_size=1, max_size=6)):
-        found.append(Change(tuple(wanted & toggled), tuple(toggled - wanted)))
+        steps.append(Change(tuple(wanted & toggled), tuple(toggled - wanted)))
         wanted ^= toggled
-    return [*found, Change(tuple(wanted), ())]
+    return [*steps, Change(tuple(wanted), ())]
 
 
 def after_each(merged, steps):
@@ -38,7 +38,7 @@ def after_each(merged, steps):
         assert set(said.withdrawn) <= held
         held = (held - set(said.withdrawn)) | set(said.announced)
         assert held == set(merged.said)
-        assert not any(one is not other and one.covers(other) for one in held for other in held)
+        assert not any(filter is not other and filter.covers(other) for filter in held for other in held)
         yield wanted, held
 
 
@@ -49,22 +49,24 @@ def limits(request, monkeypatch):
         monkeypatch.setattr(merging, "MEMBERS_MAX", 3)
 
 
-@given(changes(strategies.small_pair_filters.filter(lambda one: not one.is_empty)))
+@given(changes(strategies.small_pair_filters.filter(lambda filter: not filter.is_empty)))
 def test_perfect_merging_says_the_union_in_no_more_filters(steps):
     for wanted, held in after_each(Merged(Merging().join), steps):
         assert len(held) <= len(wanted)
         for values in PAIRS:
-            through = any(oracle.matches(one, values) for one in held)
-            assert through is any(oracle.matches(one, values) for one in wanted)
+            through = any(oracle.matches(filter, values) for filter in held)
+            assert through is any(oracle.matches(filter, values) for filter in wanted)
 
 
-@given(changes(strategies.small_pair_filters.filter(lambda one: not one.is_empty)), st.sampled_from((0.1, 0.5, 1.0)))
+@given(
+    changes(strategies.small_pair_filters.filter(lambda filter: not filter.is_empty)), st.sampled_from((0.1, 0.5, 1.0))
+)
 def test_imperfect_merging_misses_nothing_and_keeps_its_budget(steps, budget):
     for wanted, held in after_each(Merged(Merging(budget, COUNTED).join), steps):
-        assert all(any(one.covers(filter) for one in held) for filter in wanted)
-        for one in held:
-            through = [values for values in WEIGHTED if oracle.matches(one, values)]
-            unwanted = [values for values in through if not any(oracle.matches(other, values) for other in wanted)]
+        assert all(any(wide.covers(filter) for wide in held) for filter in wanted)
+        for said in held:
+            through = [values for values in WEIGHTED if oracle.matches(said, values)]
+            unwanted = [values for values in through if not any(oracle.matches(filter, values) for filter in wanted)]
             assert len(unwanted) <= budget * len(through) + 1e-9
 
 
@@ -72,7 +74,7 @@ def test_imperfect_merging_misses_nothing_and_keeps_its_budget(steps, budget):
 def test_merged_advertisements_say_the_union(steps):
     for wanted, held in after_each(Merged(join_advertisements), steps):
         assert len(held) <= len(wanted)
-        assert all(any(one.covers(other) for one in held) for other in wanted)
+        assert all(any(wide.covers(advertisement) for wide in held) for advertisement in wanted)
 
 
 @given(strategies.advertisements, strategies.advertisements, strategies.notifications)

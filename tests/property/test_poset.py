@@ -4,69 +4,75 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
+from typing import Generic
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from catchment.model.advertisement import Advertisement
-from catchment.model.constraint import constraint
+from catchment.model.constraint import Constraint, constraint
 from catchment.model.domain import Values
 from catchment.model.filter import Filter
-from catchment.routing.poset import Case, Poset
-from catchment.routing.poset.codes import UNDECIDED, member, spans
+from catchment.model.strings import UNDECIDED
+from catchment.routing.poset import Case, K, Poset
+from catchment.routing.poset.codes import member, spans
 from tests import strategies
 
 
 @cache
-def covers(wider, narrower) -> bool:
+def covers(wider: K, narrower: K) -> bool:
     return wider.covers(narrower)
 
 
-class SlowPoset:
+class SlowPoset(Generic[K]):
     """Filters in order of insertion; relations by looking at all pairs and all that could be between."""
 
     def __init__(self) -> None:
-        self.members: list = []
+        self.members: list[K] = []
 
-    def same(self, filter):
-        return next((one for one in self.members if covers(one, filter) and covers(filter, one)), None)
+    def same(self, filter: K) -> K | None:
+        return next((member for member in self.members if covers(member, filter) and covers(filter, member)), None)
 
-    def insert(self, filter) -> None:
+    def insert(self, filter: K) -> None:
         if self.same(filter) is None:
             self.members.append(filter)
 
-    def remove(self, filter) -> None:
+    def remove(self, filter: K) -> None:
         self.members.remove(filter)
 
-    def covering(self, filter) -> list:
-        return [one for one in self.members if covers(one, filter)]
+    def covering(self, filter: K) -> list[K]:
+        return [member for member in self.members if covers(member, filter)]
 
-    def covered(self, filter) -> list:
-        return [one for one in self.members if covers(filter, one)]
+    def covered(self, filter: K) -> list[K]:
+        return [member for member in self.members if covers(filter, member)]
 
-    def predecessors(self, filter) -> list:
-        above = [one for one in self.covering(filter) if one != filter]
-        return [one for one in above if not any(other != one and covers(one, other) for other in above)]
+    def predecessors(self, filter: K) -> list[K]:
+        """Those above it with nothing in between."""
+        above = [wider for wider in self.covering(filter) if wider != filter]
+        return [wider for wider in above if not any(other != wider and covers(wider, other) for other in above)]
 
-    def successors(self, filter) -> list:
-        below = [one for one in self.covered(filter) if one != filter]
-        return [one for one in below if not any(other != one and covers(other, one) for other in below)]
+    def successors(self, filter: K) -> list[K]:
+        """Those below it with nothing in between."""
+        below = [narrower for narrower in self.covered(filter) if narrower != filter]
+        return [
+            narrower for narrower in below if not any(other != narrower and covers(other, narrower) for other in below)
+        ]
 
     @property
-    def roots(self) -> list:
-        return [one for one in self.members if not self.predecessors(one)]
+    def roots(self) -> list[K]:
+        return [member for member in self.members if not self.predecessors(member)]
 
 
-def assert_same(poset: Poset, slow: SlowPoset) -> None:
+def assert_same(poset: Poset[K], slow: SlowPoset[K]) -> None:
     assert list(poset) == slow.members
     assert len(poset) == len(slow.members)
     assert list(poset.roots) == slow.roots
-    for one in slow.members:
-        assert list(poset.predecessors(one)) == slow.predecessors(one)
-        assert list(poset.successors(one)) == slow.successors(one)
+    for filter in slow.members:
+        assert list(poset.predecessors(filter)) == slow.predecessors(filter)
+        assert list(poset.successors(filter)) == slow.successors(filter)
 
 
-def insert_both(poset: Poset, slow: SlowPoset, filter) -> None:
+def insert_both(poset: Poset[K], slow: SlowPoset[K], filter: K) -> None:
     known = slow.same(filter)
     placement = poset.insert(filter)
     slow.insert(filter)
@@ -80,14 +86,14 @@ def insert_both(poset: Poset, slow: SlowPoset, filter) -> None:
         assert placement.case is (Case.BELOW if slow.predecessors(node) else Case.ROOT)
 
 
-def snapshot(poset: Poset) -> dict:
-    return {one: (poset.predecessors(one), poset.successors(one)) for one in poset}
+def snapshot(poset: Poset[K]) -> dict[K, tuple[tuple[K, ...], tuple[K, ...]]]:
+    return {filter: (poset.predecessors(filter), poset.successors(filter)) for filter in poset}
 
 
-def grown(filters: Iterable, draw: st.DataObject) -> tuple[Poset, SlowPoset]:
+def grown(filters: Iterable[K], draw: st.DataObject) -> tuple[Poset[K], SlowPoset[K]]:
     """Inserts all, and now and then takes one out again."""
-    poset: Poset = Poset()
-    slow = SlowPoset()
+    poset: Poset[K] = Poset()
+    slow: SlowPoset[K] = SlowPoset()
     for filter in filters:
         insert_both(poset, slow, filter)
         if slow.members and draw.draw(st.integers(0, 3)) == 0:
@@ -99,8 +105,8 @@ def grown(filters: Iterable, draw: st.DataObject) -> tuple[Poset, SlowPoset]:
     return poset, slow
 
 
-def assert_is_right(filters: list, data: st.DataObject) -> None:
-    *inserted, asked = filters
+def assert_is_right(filters: list[K], data: st.DataObject) -> None:
+    inserted, asked = filters[:-1], filters[-1]
     poset, slow = grown(inserted, data)
     assert list(poset.covering(asked)) == slow.covering(asked)
     assert list(poset.covered(asked)) == slow.covered(asked)
@@ -112,7 +118,7 @@ def assert_is_right(filters: list, data: st.DataObject) -> None:
     assert snapshot(poset) == before, "remove undoes insert"
 
 
-def lists_of(filters: st.SearchStrategy, most: int = 10) -> st.SearchStrategy[list]:
+def lists_of(filters: st.SearchStrategy[K], most: int = 10) -> st.SearchStrategy[list[K]]:
     return st.lists(filters, min_size=2, max_size=most)
 
 
@@ -136,7 +142,7 @@ edge_conjunctions = st.lists(
     ),
     min_size=1,
     max_size=2,
-).map(lambda found: Filter.of(*found))
+).map(lambda constraints: Filter.of(*constraints))
 # More names than there are columns and bits; those drawn share a column, and the last has no bit of its own.
 NAMES = [f"n{i}" for i in range(80)]
 DRAWN_NAMES = (NAMES[0], NAMES[8], NAMES[72])
@@ -149,20 +155,20 @@ crowded = (
         min_size=1,
         max_size=3,
     )
-    .map(lambda found: Filter.of(*found))
-    .filter(lambda one: not one.is_empty)
+    .map(lambda constraints: Filter.of(*constraints))
+    .filter(lambda filter: not filter.is_empty)
 )
 # One filter for each set of names: covering is inclusion, and a filter may have many immediate predecessors.
 lattice = st.frozensets(st.integers(0, 11), max_size=11).map(
-    lambda found: Filter.of(*((f"n{i}", "=", 1) for i in found))
+    lambda names: Filter.of(*((f"n{i}", "=", 1) for i in names))
 )
 small_advertisements = st.lists(
-    strategies.small_pair_constraints().filter(lambda one: one.operator != "absent")
+    strategies.small_pair_constraints().filter(lambda constraint: constraint.operator != "absent")
     | strategies.small_string_constraints("s")
     | st.builds(constraint, st.just("$seq"), st.sampled_from(("<", ">")), st.integers(0, 2)),
     min_size=1,
     max_size=3,
-).map(lambda found: Advertisement.of(*found))
+).map(lambda constraints: Advertisement.of(*constraints))
 
 
 # --- the poset ----------------------------------------------------------------------------------
@@ -207,7 +213,7 @@ def test_advertisements_of_every_kind(advertisements, data) -> None:
 def test_filters_with_many_predecessors(filters, data) -> None:
     singles = [Filter.of((f"n{i}", "=", 1)) for i in range(12)]
     bottom = Filter.of(*((f"n{i}", "=", 1) for i in range(12)))
-    poset, slow = Poset[Filter](), SlowPoset()
+    poset, slow = Poset[Filter](), SlowPoset[Filter]()
     for filter in [*singles, bottom, *filters]:
         insert_both(poset, slow, filter)
     for filter in data.draw(st.lists(st.sampled_from(slow.members), unique=True)):
@@ -218,7 +224,7 @@ def test_filters_with_many_predecessors(filters, data) -> None:
 
 @given(lists_of(crowded, 12), st.data())
 def test_more_names_than_columns(filters, data) -> None:
-    poset, slow = Poset[Filter](), SlowPoset()
+    poset, slow = Poset[Filter](), SlowPoset[Filter]()
     for name in NAMES:
         poset.insert(Filter.of((name, "=", -1)))
     for name in DRAWN_NAMES:  # the others are related to nothing that is drawn
@@ -228,9 +234,9 @@ def test_more_names_than_columns(filters, data) -> None:
     for filter in data.draw(st.lists(st.sampled_from(slow.members), unique=True)):
         poset.remove(filter)
         slow.remove(filter)
-    for one in slow.members:
-        assert list(poset.predecessors(one)) == slow.predecessors(one)
-        assert list(poset.successors(one)) == slow.successors(one)
+    for filter in slow.members:
+        assert list(poset.predecessors(filter)) == slow.predecessors(filter)
+        assert list(poset.successors(filter)) == slow.successors(filter)
     assert list(poset.covering(filters[-1])) == slow.covering(filters[-1])
     assert list(poset.covered(filters[-1])) == slow.covered(filters[-1])
 
@@ -238,8 +244,8 @@ def test_more_names_than_columns(filters, data) -> None:
 # --- positions ----------------------------------------------------------------------------------
 
 
-def sets_of(constraints: st.SearchStrategy) -> st.SearchStrategy[Values]:
-    single = constraints.map(lambda one: one.satisfied_by)
+def sets_of(constraints: st.SearchStrategy[Constraint]) -> st.SearchStrategy[Values]:
+    single = constraints.map(lambda constraint: constraint.satisfied_by)
     pairs = st.tuples(single, single)
     return single | pairs.map(lambda pair: pair[0] | pair[1]) | pairs.map(lambda pair: pair[0] & pair[1])
 
@@ -272,5 +278,5 @@ def test_a_solid_span_around_a_plain_one_is_a_superset(first: Values, second: Va
 
 @given(value_sets)
 def test_a_member_is_in_its_set(values: Values) -> None:
-    found = member(values)
-    assert found == UNDECIDED or found in values or not values
+    value = member(values)
+    assert value == UNDECIDED or value in values or not values

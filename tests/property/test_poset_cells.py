@@ -104,12 +104,12 @@ def test_posets_are_the_same_whatever_is_swept_when(limits, filters):
         _toggle(plain, filter)
         assert list(swept) == list(plain)
         assert swept.roots == plain.roots
-        for one in plain:
-            assert swept.successors(one) == plain.successors(one)
-            assert swept.predecessors(one) == plain.predecessors(one)
+        for member in plain:
+            assert swept.successors(member) == plain.successors(member)
+            assert swept.predecessors(member) == plain.predecessors(member)
 
 
-def _toggle(poset: Poset, filter: Filter) -> None:
+def _toggle(poset: Poset[Filter], filter: Filter) -> None:
     if filter in poset:
         poset.remove(filter)
     else:

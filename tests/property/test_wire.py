@@ -122,10 +122,10 @@ def test_a_batch_whose_notifications_were_encoded_before(header, data):
 
 
 def test_headers_are_written_once():
-    one = said.Routed(Notification({"x": 1}), siena.OriginHeader(1, "a broker with a long name"))
-    other = said.Routed(Notification({"x": 2}), siena.OriginHeader(2, "a broker with a long name"))
-    assert batch_frame([one] * 100).count(b"a broker with a long name") == 1
-    assert batch_frame([one, other] * 2).count(b"a broker with a long name") == 4
+    first = said.Routed(Notification({"x": 1}), siena.OriginHeader(1, "a broker with a long name"))
+    second = said.Routed(Notification({"x": 2}), siena.OriginHeader(2, "a broker with a long name"))
+    assert batch_frame([first] * 100).count(b"a broker with a long name") == 1
+    assert batch_frame([first, second] * 2).count(b"a broker with a long name") == 4
 
 
 def test_a_notification_may_end_before_its_id_and_its_payload():

@@ -98,13 +98,13 @@ class End:
                 return b""
 
 
-def exchange(one: End, other: End, sizes: list[int]) -> None:
+def exchange(first: End, second: End, sizes: list[int]) -> None:
     """Carries what each has said to the other, until both are silent."""
-    while one.out or other.out:
-        data, one.out = one.out, b""
-        other.take(data, sizes)
-        data, other.out = other.out, b""
-        one.take(data, sizes)
+    while first.out or second.out:
+        data, first.out = first.out, b""
+        second.take(data, sizes)
+        data, second.out = second.out, b""
+        first.take(data, sizes)
 
 
 # What an end does in a step; it returns what the other is to hear.

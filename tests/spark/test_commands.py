@@ -25,8 +25,8 @@ from catchment.pipeline import (  # noqa: E402
     match_counts,
     match_explained,
     match_scattered,
-    scattered,
 )
+from catchment.pipeline.match import scattered  # noqa: E402
 
 START = datetime(2026, 11, 15, 10, 30, tzinfo=UTC)
 
@@ -49,15 +49,17 @@ def test_scattered_equals_match(spark, tmp_path):
     rng = random.Random(3)
     texts = [f"x > {rng.randrange(6)} and `d.e` = {rng.randrange(3)}" for _ in range(60)] + ["not exists(x)"]
     index = write_index(tmp_path / "index", texts, shards=5)
-    rows = [(rng.choice([None, *range(6)]), rng.choice([None, 0, 1, 2]), [i % 3]) for i in range(100)]
+    rows: list[tuple[float | None, int | None, list[int] | None]] = [
+        (rng.choice([None, *range(6)]), rng.choice([None, 0, 1, 2]), [i % 3]) for i in range(100)
+    ]
     # Equal rows, rows that differ in where null is, a row that is no notification, and columns that are not matched on.
     rows += [(1, None, [1]), (None, 1, [1]), (1, None, None), (float("nan"), 1, None), (float("nan"), 1, None)]
     given = spark.createDataFrame([(None if x is None else float(x), *rest) for x, *rest in rows + rows[:50]], SCHEMA)
     expected = match(given, index, attributes=["x", "d.e"])
     for shards in (1, 2, 5):
-        found = match_scattered(given, index, ["x", "d.e"], shards=shards)
-        assert found.schema.simpleString() == expected.schema.simpleString()
-        assertDataFrameEqual(found, expected)
+        matched = match_scattered(given, index, ["x", "d.e"], shards=shards)
+        assert matched.schema.simpleString() == expected.schema.simpleString()
+        assertDataFrameEqual(matched, expected)
     with pytest.raises(InputError, match="at least one"):
         match_scattered(given, index, shards=0)
 
@@ -71,12 +73,17 @@ def test_match_scatters_past_a_stated_size(spark, tmp_path, monkeypatch):
     given = spark.createDataFrame([(i,) for i in range(20)], "x long")
     assert scattered.shards_per_task(index) is None
     asked = []
+
+    def asking(notifications, index, attributes, shards):
+        asked.append(shards)
+        return match_scattered(notifications, index, attributes, shards)
+
     monkeypatch.setattr(scattered, "WORKER_SUBSCRIPTIONS_MAX", 7)
-    monkeypatch.setattr(scattered, "match_scattered", lambda *given: asked.append(given[3]) or match_scattered(*given))
+    monkeypatch.setattr(scattered, "match_scattered", asking)
     matcher = Matcher()
     matcher.add_many([f"s{i}" for i in range(12)], texts)
-    found = {row.x: row.subscriptions for row in match(given, index).collect()}
-    assert found == {x: matcher.match({"x": x}) for x in range(20)}
+    matched = {row.x: row.subscriptions for row in match(given, index).collect()}
+    assert matched == {x: matcher.match({"x": x}) for x in range(20)}
     assert asked == [2]
     counts = {row.subscription: row["count"] for row in match_counts(given, index).collect()}
     assert counts == {f"s{i}": 19 - i for i in range(12)}
@@ -89,15 +96,15 @@ def test_counts_in_parts(spark, tmp_path):
     given = spark.createDataFrame(rows, SCHEMA)
     for shards in (1, 2, 5):
         partial = scattered.counts_scattered(given, index, ["x"], shards)
-        found = partial.groupBy("subscription").agg(F.sum("count").alias("count"))
-        assertDataFrameEqual(found, match_counts(given, index, ["x"]))
+        counts = partial.groupBy("subscription").agg(F.sum("count").alias("count"))
+        assertDataFrameEqual(counts, match_counts(given, index, ["x"]))
 
 
 def test_a_task_opens_only_its_part(tmp_path):
     index = write_index(tmp_path / "index", ["x > 0"] * 5, shards=5)
-    parts = scattered._parts(index, 2)
-    assert [len(one.shards) for one in parts] == [2, 2, 1]
-    assert [shard for one in parts for shard in one.shards] == list(index.shards)
+    parts = scattered.index_parts(index, 2)
+    assert [len(part.shards) for part in parts] == [2, 2, 1]
+    assert [shard for part in parts for shard in part.shards] == list(index.shards)
 
 
 # --- explanations -------------------------------------------------------------------------------
@@ -109,14 +116,14 @@ def test_explained_rows_agree_with_match(spark, tmp_path):
     given = spark.createDataFrame(rows, "n int, x double, y string, `d.e` bigint")
     names = ["x", "y", "d.e"]
     matched = {row.n: row.subscriptions for row in match(given, index, names).collect()}
-    found = match_explained(given, index, ["s2", "s0"], names).collect()
-    assert len(found) == 8
-    for row in found:
+    explained = match_explained(given, index, ["s2", "s0"], names).collect()
+    assert len(explained) == 8
+    for row in explained:
         ids = matched[row.n]
         assert row.matched is (None if ids is None else row.subscription in ids)
         assert row.reason
         assert (row.explanation is None) == (ids is None)
-    (why,) = [json.loads(row.explanation) for row in found if (row.n, row.subscription) == (2, "s0")]
+    (why,) = [json.loads(row.explanation) for row in explained if (row.n, row.subscription) == (2, "s0")]
     assert [clause["held"] for clause in why["alternatives"][0]["clauses"]] == [False, False]
     with pytest.raises(BadIdError, match="'s9'"):
         match_explained(given, index, ["s9"], names)
@@ -144,7 +151,7 @@ def written(path, count, **more):
         Notification({"kind": "ABC"[i % 3], "d.e": i % 2} | more, id=str(i), time=START + timedelta(hours=i))
         for i in range(count)
     ]
-    path.write_text("\n".join([*(json.dumps(one.to_json()) for one in rows), "oops"]))
+    path.write_text("\n".join([*(json.dumps(row.to_json()) for row in rows), "oops"]))
     return rows
 
 
@@ -163,10 +170,10 @@ def test_archive_compact_check_and_detect(spark, tmp_path, run):
     assert (code, "4 of 8 would have matched, in 1 days" in out) == (0, True), out
     pattern = "[kind = 'A'] -> [kind = 'B'] within 1h by `d.e`"
     code, out, err = run("detect", "[kind = 'A'] -> [kind = 'C'] within 2h by `d.e`", "--on", archive, "--json")
-    found = [json.loads(line) for line in out.splitlines()]
-    assert (code, f"{len(found)} sequences" in err) == (0, True)
-    assert [one["$id"] for one in found[0]["notifications"]] == ["0", "2"]
-    assert found[0]["key"] == {"d.e": 0}
+    sequences = [json.loads(line) for line in out.splitlines()]
+    assert (code, f"{len(sequences)} sequences" in err) == (0, True)
+    assert [notification["$id"] for notification in sequences[0]["notifications"]] == ["0", "2"]
+    assert sequences[0]["key"] == {"d.e": 0}
     (tmp_path / "patterns").write_text(f'{pattern}\n\n{{"id": "p", "pattern": "[kind = \'A\']"}}\n')
     asked = ("detect", "--file", tmp_path / "patterns", "--on", tmp_path / "n.jsonl")
     code, out, err = run(*asked, "-o", tmp_path / "out")
@@ -196,10 +203,10 @@ def test_detect_as_files_arrive(spark, tmp_path, run):
     (source / "end.jsonl").write_text(json.dumps(end.to_json()))
     code, _, err = run(*asked, *types, "-o", tmp_path / "out")
     assert code == 0, err
-    found = spark.read.parquet(str(tmp_path / "out/found")).collect()
+    sequences = spark.read.parquet(str(tmp_path / "out/found")).collect()
     expected = run("detect", "[kind = 'A'] -> [kind = 'C'] by `d.e`", "--on", source, "--json")[1].splitlines()
-    assert sorted(row.notifications for row in found) == sorted(
-        [json.dumps(one) for one in json.loads(line)["notifications"]] for line in expected
+    assert sorted(row.notifications for row in sequences) == sorted(
+        [json.dumps(notification) for notification in json.loads(line)["notifications"]] for line in expected
     )
     assert [(row.row, row.text) for row in spark.read.parquet(str(tmp_path / "out/rejects")).collect()] == [
         (13, "oops")
@@ -251,7 +258,7 @@ def test_stages_that_run_say_how_many_rows(spark):
     finally:
         started.clear()
         watcher.join()
-    assert {one.tasks for one in seen} >= {4}
+    assert {stage.tasks for stage in seen} >= {4}
     assert active_stages(spark) == []
 
 

@@ -188,4 +188,6 @@ def test_another_way_is_found_to_the_center():
     assert list(centralized_tables(simulation)) == []
     simulation.publish("bob", {"x": 7})
     simulation.settle()
-    assert [one.subscriptions for one in simulation.clients["alice"].received if isinstance(one, Deliver)] == [("2",)]
+    assert [action.subscriptions for action in simulation.clients["alice"].received if isinstance(action, Deliver)] == [
+        ("2",)
+    ]

@@ -19,8 +19,8 @@ def test_equals_that_differ_in_text_are_one_node(monkeypatch):
         "x = 1 and y = 1 or x = 2 and y = 1 or x = 1 and y = 2 and z = 1 or y = 1 and x = 1 and z = 1",
         "x = 1 and y < 2 and y > 0 or x = 1 and z = 1 and y = 2 or x = 2 and y = 1 or x = 2 and y = 1.0",
     )
-    found = [*map(Filter, written), Filter("x = 1 and y = 1"), Filter("y >= 1"), Filter("y >= 1 or q = 1")]
-    check(found, [None, "b1", "b1", "b1", None, "b2"])
+    others = ("x = 1 and y = 1", "y >= 1", "y >= 1 or q = 1")
+    check(list(map(Filter, written + others)), [None, "b1", "b1", "b1", None, "b2"])
 
 
 def test_hard_equal_of_a_shape_is_left_out(monkeypatch):
@@ -28,9 +28,9 @@ def test_hard_equal_of_a_shape_is_left_out(monkeypatch):
     plain, union = Filter("x >= 0 and x <= 2"), Filter("x >= 0 and x <= 2 and y = 1 or x >= 0 and x <= 2 and z = 2")
     rows = rows_of([plain, union, Filter("x = 1")], [None, None, None])
     patched = {str(union): plain.boxes}
-    real = covers.boxes_of
-    monkeypatch.setattr(covers, "boxes_of", lambda text, dialect: patched.get(text) or real(text, dialect))
-    monkeypatch.setattr(parts, "boxes_of", covers.boxes_of)
+    real = parts.boxes_of
+    for module in (covers, parts):
+        monkeypatch.setattr(module, "boxes_of", lambda text, dialect: patched.get(text) or real(text, dialect))
     monkeypatch.setattr(parts, "Filter", lambda text: plain if text in patched else Filter(text))
     spans = rows.column("spans").to_pylist()
     ends = rows.column("ends").to_pylist()
@@ -51,9 +51,9 @@ def test_hard_equal_of_a_shape_is_left_out(monkeypatch):
 
 def test_asked_pairs_are_bounded(monkeypatch):
     monkeypatch.setattr(covers, "ASKED_PAIRS_MAX", 1)
-    found = [Filter("x != 1"), Filter("x != 2"), Filter("x in (3, 4)"), Filter("x = 5")]
+    filters = [Filter("x != 1"), Filter("x != 2"), Filter("x in (3, 4)"), Filter("x = 5")]
     with pytest.raises(covers.TooManyPairs, match="ASKED_PAIRS_MAX"):
-        graph_of_rows(rows_of(found, [None] * 4))
+        graph_of_rows(rows_of(filters, [None] * 4))
 
 
 def test_brokers_past_the_limit_are_not_told_apart(monkeypatch):
@@ -63,23 +63,22 @@ def test_brokers_past_the_limit_are_not_told_apart(monkeypatch):
 
 
 def test_more_brokers_than_bits():
-    found = [Filter(f"x > {i % 5}") for i in range(150)]
-    check(found, [f"b{i // 2:02}" for i in range(150)])
+    check([Filter(f"x > {i % 5}") for i in range(150)], [f"b{i // 2:02}" for i in range(150)])
 
 
-def test_found_more_than_there_is_room_for(monkeypatch):
+def test_more_predecessors_than_there_is_room_for(monkeypatch):
     monkeypatch.setattr(forest, "PREDECESSORS_FEW", 1)
     names = [f"a{i}" for i in range(12)]
-    found = [Filter(f"{name} = 'v'") for name in names] + [Filter(" and ".join(f"{name} = 'v'" for name in names))]
-    check(found, [None] * len(found))
+    texts = [f"{name} = 'v'" for name in names]
+    check(list(map(Filter, [*texts, " and ".join(texts)])), [None] * 13)
 
 
 @pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="nothing is compiled")
 def test_warming_compiles_what_is_used():
     kernels_graph.warm()
-    kernels = [one for one in vars(kernels_graph).values() if hasattr(one, "signatures")]
-    before = [len(one.signatures) for one in kernels]
+    kernels = [kernel for kernel in vars(kernels_graph).values() if hasattr(kernel, "signatures")]
+    before = [len(kernel.signatures) for kernel in kernels]
     graph_of_rows(
         rows_of([Filter("x > 1"), Filter("x > 2"), Filter("x in (3, 4)"), Filter("x != 9")], ["a", "b", "a", None])
     )
-    assert [len(one.signatures) for one in kernels] == before
+    assert [len(kernel.signatures) for kernel in kernels] == before

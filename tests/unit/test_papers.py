@@ -66,12 +66,12 @@ def test_table_4(notification: dict[str, object], matches: bool) -> None:
 def test_section_3_4_the_first_a_then_the_first_b_published_after_it() -> None:
     """B4 A3 A1 B2 A5 B6 A7 B8 in match order gives A3·B6, then A7·B8."""
     monitor = Monitor(Pattern("kind = 'A' -> kind = 'B'"))
-    found = []
+    sequences = []
     for matched, name in enumerate(["B4", "A3", "A1", "B2", "A5", "B6", "A7", "B8"], start=1):
         notification = Notification({"kind": name[0]}, time=DATE + timedelta(seconds=int(name[1])))
         for sequence in monitor.on_notification(notification, DATE + timedelta(seconds=matched)):
-            found.append([f"{one.notification['kind']}{(one.published - DATE).seconds}" for one in sequence])
-    assert found == [["A3", "B6"], ["A7", "B8"]]
+            sequences.append([f"{match.notification['kind']}{(match.published - DATE).seconds}" for match in sequence])
+    assert sequences == [["A3", "B6"], ["A7", "B8"]]
 
 
 def test_section_3_7_relations() -> None:
@@ -89,7 +89,7 @@ def test_section_3_8_unsubscribing_cancels_what_is_covered_and_only_that() -> No
     held = [Filter("price > 100"), Filter("change > 10"), Filter("change > 0")]
 
     def left(unsubscribed: Filter) -> list[Filter]:
-        return [one for one in held if not unsubscribed.covers(one)]
+        return [filter for filter in held if not unsubscribed.covers(filter)]
 
     assert left(Filter("price > 200")) == held
     assert left(Filter("change > 0")) == [Filter("price > 100")]
@@ -163,7 +163,7 @@ def test_section_3_4_approximation_widens_step_by_step() -> None:
     original = Filter("(a >= 5 and b <= 5) or (a <= 2 and b >= 10)")
     even_spread = Distribution({"a": even(0, 10), "b": even(0, 20)})
     steps = [approximated(original, most, even_spread) for most in (4, 3, 2)]
-    assert [one.comparisons for one in steps] == [4, 3, 2]
+    assert [filter.comparisons for filter in steps] == [4, 3, 2]
     assert all(wide.covers(narrow) for narrow, wide in pairwise(steps))
     # What the text arrives at lets through 0.78 of evenly spread notifications; the better choice 0.48.
     of_the_text = Filter("a >= 5 or b >= 10")

@@ -43,9 +43,9 @@ def test_roots_are_what_no_other_covers(poset):
 
 def test_the_order_of_insertion_does_not_change_the_relations():
     forward, backward = Poset(FLIGHTS), Poset(reversed(FLIGHTS))
-    for one in FLIGHTS:
-        assert set(forward.predecessors(one)) == set(backward.predecessors(one))
-        assert set(forward.successors(one)) == set(backward.successors(one))
+    for filter in FLIGHTS:
+        assert set(forward.predecessors(filter)) == set(backward.predecessors(filter))
+        assert set(forward.successors(filter)) == set(backward.successors(filter))
 
 
 def test_it_iterates_in_order_of_insertion(poset):
@@ -115,8 +115,8 @@ def test_unsubscribing_cancels_all_that_a_filter_covers(poset):
     """§3.8: what the poset is asked then, with a filter that nobody may have subscribed to."""
     cancelled = poset.covered(Filter("airline any and price any"))
     assert cancelled == (UA_DENVER_CHEAP, UA_CHEAP)
-    for one in cancelled:
-        poset.remove(one)
+    for filter in cancelled:
+        poset.remove(filter)
     assert poset.covered(Filter("airline any and price any")) == ()
     assert poset.roots == (ANY_AIRLINE, ANY_PRICE, TO_D)
     assert poset.successors(UA) == (UA_DENVER,)
@@ -127,13 +127,13 @@ def test_a_narrower_unsubscription_cancels_nothing(poset):
 
 
 def test_all_can_go_and_come_again(poset):
-    relations = {one: set(poset.predecessors(one)) for one in FLIGHTS}
-    for one in FLIGHTS:
-        poset.remove(one)
+    relations = {filter: set(poset.predecessors(filter)) for filter in FLIGHTS}
+    for filter in FLIGHTS:
+        poset.remove(filter)
     assert (len(poset), list(poset), poset.roots) == (0, [], ())
-    for one in reversed(FLIGHTS):
-        poset.insert(one)
-    assert {one: set(poset.predecessors(one)) for one in FLIGHTS} == relations
+    for filter in reversed(FLIGHTS):
+        poset.insert(filter)
+    assert {filter: set(poset.predecessors(filter)) for filter in FLIGHTS} == relations
     assert list(poset) == FLIGHTS[::-1]
 
 
@@ -214,10 +214,10 @@ def test_names_that_share_mask_bits_are_told_apart():
             poset.insert(Filter.of((name, "=", -value)))
     wide = [Filter.of(("n0", ">", 0), (name, ">", 0)) for name in names[1::20]]
     narrow = [Filter.of(("n0", "=", 1), *((name, "=", 1) for name in names[i : i + 4])) for i in range(1, 290)]
-    for one in [*wide, *narrow]:
-        poset.insert(one)
-    for one in wide:
-        assert poset.successors(one) == tuple(other for other in narrow if one.covers(other))
+    for filter in [*wide, *narrow]:
+        poset.insert(filter)
+    for wider in wide:
+        assert poset.successors(wider) == tuple(narrower for narrower in narrow if wider.covers(narrower))
 
 
 # --- advertisements -----------------------------------------------------------------------------

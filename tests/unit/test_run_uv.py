@@ -20,10 +20,10 @@ install.trusted-host='a.example b.example'
 
 
 def test_options_of_install_and_of_the_environment_go_before_global_ones() -> None:
-    found = options(LISTING)
-    assert found["index-url"] == "https://install.example/simple"
-    assert found["timeout"] == "7.6"
-    assert found["cert"] == "/etc/certificates.pem"
+    listed = options(LISTING)
+    assert listed["index-url"] == "https://install.example/simple"
+    assert listed["timeout"] == "7.6"
+    assert listed["cert"] == "/etc/certificates.pem"
     assert options("") == {}
 
 

@@ -23,12 +23,12 @@ SAMPLES: dict[str, list[tuple[str, Any]]] = {
 def _rows() -> list[tuple[str, str, bool]]:
     table = PAGE[PAGE.index("| operator | text |") :].split("\n\n")[0].splitlines()
     header = [cell.strip() for cell in table[0].strip("|").split("|")]
-    found = []
+    rows = []
     for line in table[2:]:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         operator = re.sub("`", "", cells[1])
-        found += [(operator, header[i], cells[i] == "yes") for i in range(2, len(cells))]
-    return found
+        rows += [(operator, header[i], cells[i] == "yes") for i in range(2, len(cells))]
+    return rows
 
 
 def test_the_table_lists_every_operator() -> None:

@@ -1,7 +1,7 @@
 """SIENA's brokers one by one: what they say to neighbors and clients, beside the figures of the text."""
 
 from catchment import Advertisement, Filter, Notification, Pattern
-from catchment.errors import BadIdError, BadNotificationError
+from catchment.errors import BadIdError, BadNotificationError, LimitError
 from catchment.routing.core import Table, Work
 from catchment.routing.messages import (
     Advertise,
@@ -156,7 +156,7 @@ def test_offers_of_a_client_go_with_it():
     core = connected(AdvertisingCore("1"))
     core.on_message(Advertise("alice", Advertisement("x any")), ALICE, 0)
     sent = core.on_message(ClientDown(), ALICE, 0)
-    assert sent == [Send(one, Advertised((Advertisement("x any"),))) for one in (TWO, THREE)]
+    assert sent == [Send(neighbor, Advertised((Advertisement("x any"),))) for neighbor in (TWO, THREE)]
 
 
 # --- general ------------------------------------------------------------------------------------
@@ -184,9 +184,9 @@ def test_a_change_that_does_not_follow_is_refused():
 def test_what_others_know_from_before_a_crash_is_outbid():
     core = connected(GeneralCore("1"))
     sent = core.on_message(Wants("1", 50, (WIDE,)), TWO, 10)
-    assert sent == [Send(one, Wants("1", 51, ())) for one in (TWO, THREE)]
+    assert sent == [Send(neighbor, Wants("1", 51, ())) for neighbor in (TWO, THREE)]
     links = core.on_message(Links("1", 70, ()), TWO, 10)
-    assert links == [Send(one, Links("1", 71, (("2", 1), ("3", 1)))) for one in (TWO, THREE)]
+    assert links == [Send(neighbor, Links("1", 71, (("2", 1), ("3", 1)))) for neighbor in (TWO, THREE)]
 
 
 def test_those_of_a_batch_go_each_its_own_way():
@@ -196,7 +196,9 @@ def test_those_of_a_batch_go_each_its_own_way():
         core.on_message(Wants(name, 1, (Filter(wanted),)), Neighbor(name), 0)
     batch = [Routed(Notification({"x": x}, source="alice", seq=x)) for x in (1, 2, 3, 4)]
     first, second = core.on_notifications(batch, ALICE, 0)
-    assert [(one.interface, [each.notification["x"] for each in one.batch]) for one in (first, second)] == [
+    assert [
+        (forward.interface, [routed.notification["x"] for routed in forward.batch]) for forward in (first, second)
+    ] == [
         (TWO, [1, 2]),
         (THREE, [2, 3, 4]),
     ]
@@ -214,6 +216,7 @@ def test_those_of_a_batch_go_each_its_own_way():
 def refusal(actions):
     (refused,) = actions
     assert isinstance(refused, Refuse)
+    assert isinstance(refused.error, LimitError)
     return refused.error.limit
 
 
@@ -247,7 +250,7 @@ def test_records_of_more_brokers_than_a_network_may_have_are_refused(monkeypatch
     assert refusal(core.on_message(Wants("9", 1, ()), TWO, 0)) == "BROKERS_MAX"
     assert refusal(core.on_message(WantsChange("9", 1, 0, (), ()), TWO, 0)) == "BROKERS_MAX"
     # Those that are known may say more.
-    assert not any(isinstance(one, Refuse) for one in core.on_message(Links("2", 2, (("1", 2),)), TWO, 0))
+    assert not any(isinstance(action, Refuse) for action in core.on_message(Links("2", 2, (("1", 2),)), TWO, 0))
 
 
 def test_a_neighbor_that_advertises_or_delegates_too_much_is_refused(monkeypatch):
@@ -259,7 +262,7 @@ def test_a_neighbor_that_advertises_or_delegates_too_much_is_refused(monkeypatch
     assert refusal(core.on_message(Advertised((), (Advertisement("y any"),)), TWO, 0)) == "LINK_OFFERS_MAX"
     # Another link has its own.
     assert not any(
-        isinstance(one, Refuse) for one in core.on_message(Advertised((), (Advertisement("z any"),)), THREE, 0)
+        isinstance(action, Refuse) for action in core.on_message(Advertised((), (Advertisement("z any"),)), THREE, 0)
     )
     first, second = Pattern("[x = 1] -> [x = 2]"), Pattern("[x = 1] -> [x = 3]")
     core.on_message(Delegated((), (first,)), TWO, 0)

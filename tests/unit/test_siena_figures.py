@@ -22,31 +22,31 @@ AZ_CHEAP = Filter("airline = 'AZ', price < 800")
 TWO, THREE, FOUR = Neighbor("2"), Neighbor("3"), Neighbor("4")
 
 
-def subscribed(core: HopByHopCore, identity: str, filter: Filter) -> list[Action]:
+def subscribed(core: HopByHopCore[Interest], identity: str, filter: Filter) -> list[Action]:
     return core.on_message(Subscribe(identity, str(filter), filter), Client(identity), 0)
 
 
-def announced(core: HopByHopCore, neighbor: Neighbor, *filters: Filter) -> list[Action]:
+def announced(core: HopByHopCore[Interest], neighbor: Neighbor, *filters: Filter) -> list[Action]:
     return core.on_message(Interest(announced=filters), neighbor, 0)
 
 
-def unsubscribed(core: HopByHopCore, identity: str, filter: Filter) -> list[Action]:
+def unsubscribed(core: HopByHopCore[Interest], identity: str, filter: Filter) -> list[Action]:
     return core.on_message(Unsubscribe(identity, filter), Client(identity), 0)
 
 
 def told(*neighbors: Neighbor, withdrawn: tuple[Filter, ...] = (), announced: tuple[Filter, ...] = ()) -> list[Action]:
     """The same change to several neighbors."""
-    return [Send(one, Interest(withdrawn, announced)) for one in neighbors]
+    return [Send(neighbor, Interest(withdrawn, announced)) for neighbor in neighbors]
 
 
-def holders(core: HopByHopCore) -> dict[str, set[object]]:
-    return {str(one): set(core.interest.subscribers(one)) for one in core.interest.poset}
+def holders(core: HopByHopCore[Interest]) -> dict[str, set[object]]:
+    return {str(filter): set(core.interest.subscribers(filter)) for filter in core.interest.poset}
 
 
 def server_with(*neighbors: Neighbor) -> AcyclicCore:
     core = AcyclicCore("1")
-    for one in neighbors:
-        assert core.on_message(LinkUp(), one, 0) == []
+    for neighbor in neighbors:
+        assert core.on_message(LinkUp(), neighbor, 0) == []
     return core
 
 

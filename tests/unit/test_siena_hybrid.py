@@ -26,6 +26,7 @@ from catchment.routing.messages import (
     Subscribe,
 )
 from catchment.routing.parts.link_states import Links
+from catchment.routing.siena.acyclic import AcyclicCore
 from catchment.routing.siena.gateway import EVERYTHING, HybridCore, Membership
 from catchment.routing.siena.messages import Advertised, Interest, OriginHeader, Wants, WantsChange
 from catchment.routing.siena.settings import Kind
@@ -69,12 +70,13 @@ def published(core: HybridCore, source: Neighbor | Client, origin: str, **attrib
     """What follows from a notification that has come three links, or none; forwards as neighbor, origin and hops."""
     notification = Notification(attributes, source="p", seq=next(NUMBERS))
     actions = core.on_notifications([Routed(notification, OriginHeader(3, origin) if origin else PUBLISHED)], source, 2)
-    return [
-        (action.interface, action.batch[0].header.origin, action.batch[0].header.hops)
-        if isinstance(action, Forward)
-        else action
-        for action in actions
-    ]
+    return [_forwarded(action) if isinstance(action, Forward) else action for action in actions]
+
+
+def _forwarded(action: Forward) -> tuple[Neighbor, str, int]:
+    header = action.batch[0].header
+    assert isinstance(header, OriginHeader)
+    return action.interface, header.origin, header.hops
 
 
 # --- Figure 8: a hierarchy, its root in a general network ----------------------------------------
@@ -168,7 +170,9 @@ def test_figure_9_only_what_is_wanted_leaves_the_cluster():
 
 def test_below_a_master_the_gateway_asks_for_everything():
     core = gateway("acyclic", "hierarchical", master="out")
-    assert core.ports["i"].interest.told_to(IN) == (EVERYTHING,)
+    port = core.ports["i"]
+    assert isinstance(port, AcyclicCore)
+    assert port.interest.told_to(IN) == (EVERYTHING,)
     assert published(core, IN, "leaf", x=1) == [(OUT, "g", 4)]
     # Interest goes up, and what comes down goes where it is wanted.
     assert core.on_message(Interest(announced=(NARROW,)), IN, 2) == [Send(OUT, Interest((), (NARROW,)))]
@@ -265,7 +269,7 @@ def test_figures_8_and_9_from_any_unit_to_any_other_once(build: Callable[[int, i
     for i in range(len(topology.brokers)):
         simulation.publish(f"c{i}", {"x": 1})
     simulation.settle()
-    assert {len(one.received) for one in simulation.clients.values()} == {len(topology.brokers)}
+    assert {len(client.received) for client in simulation.clients.values()} == {len(topology.brokers)}
 
 
 def test_figure_9_traffic_that_is_not_wanted_outside_stays_in_its_cluster():
@@ -305,7 +309,7 @@ def test_a_gateway_that_crashes_parts_its_units_until_it_is_back():
         simulation.settle()
         simulation.publish("p", {"x": 1})
         simulation.settle()
-        assert tuple(len(simulation.clients[one].received) for one in ("near", "far")) == expected
+        assert tuple(len(simulation.clients[client].received) for client in ("near", "far")) == expected
         assert list(hybrid_tables(simulation)) == []
 
 
@@ -313,23 +317,23 @@ def test_a_gateway_that_crashes_parts_its_units_until_it_is_back():
 
 
 def test_units_are_built_one_on_another():
-    found = hybrid(
+    network = hybrid(
         [
             Plan("net", "acyclic", ring(3)),
             Plan("a", "hierarchical", star(3), "net.2"),
             Plan("b", "general", ring(3), "a.1"),
         ]
     )
-    assert found.brokers == ("net.0", "net.1", "net.2", "a.1", "a.2", "b.1", "b.2")
-    assert [(unit.brokers[0], unit.root) for unit in found.units] == [
+    assert network.brokers == ("net.0", "net.1", "net.2", "a.1", "a.2", "b.1", "b.2")
+    assert [(unit.brokers[0], unit.root) for unit in network.units] == [
         ("net.0", None),
         ("net.2", "net.2"),
         ("a.1", None),
     ]
     # The acyclic one has lost a link.
-    assert len(found.links) == 2 + 2 + 3
-    assert [one.unit for one in found.memberships()["net.2"]] == ["net", "a"]
-    assert found.memberships()["a.1"][0].master == "net.2"
+    assert len(network.links) == 2 + 2 + 3
+    assert [membership.unit for membership in network.memberships()["net.2"]] == ["net", "a"]
+    assert network.memberships()["a.1"][0].master == "net.2"
 
 
 def test_random_hybrids_are_networks_of_their_seed():

@@ -234,9 +234,9 @@ def test_a_network_in_two_parts_is_refused():
 @pytest.mark.parametrize("seed", range(20))
 def test_shortest_paths_are_the_same_in_both_directions(seed: int):
     links = networks.random_network(9, seed, 12).neighbors()
-    for one in links:
-        for other in links:
-            there, back = _path(links, one, other), _path(links, other, one)
+    for start in links:
+        for end in links:
+            there, back = _path(links, start, end), _path(links, end, start)
             assert there == back[::-1]
 
 

@@ -1,6 +1,8 @@
 """The output of a stream, killed at every step of writing it: each batch is there once, and readers see it whole."""
 
 import json
+import os
+import shutil
 
 import pytest
 
@@ -14,7 +16,7 @@ from catchment.pipeline.stream.output import TABLES, BatchRecord, StreamOutput
 @pytest.fixture(autouse=True)
 def no_disk(monkeypatch):
     """Here a process is killed, not the machine: nothing need be on the disk itself."""
-    monkeypatch.setattr(outputs.os, "fsync", lambda _: None)
+    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 FILES = ("part-0.parquet", "part-1.parquet")
@@ -31,7 +33,7 @@ class Killer:
         self.at, self.count = at, 0
         for name in ("write_durably", "rename_durably", "sync_directory"):
             monkeypatch.setattr(outputs, name, self.wrapped(getattr(outputs, name)))
-        monkeypatch.setattr(outputs.shutil, "rmtree", self.wrapped(outputs.shutil.rmtree))
+        monkeypatch.setattr(shutil, "rmtree", self.wrapped(shutil.rmtree))
 
     def wrapped(self, step):
         def stepping(*arguments):
@@ -105,6 +107,7 @@ def test_killed_at_every_step(tmp_path):
         assert set(after) == {(table, batch) for batch, tables in enumerate(BATCHES) for table in tables}
         for batch in range(len(BATCHES)):
             record = StreamOutput(path).record(batch)
+            assert record is not None
             assert {version for (_, number), version in after.items() if number == batch} <= {record.version}
         assert list((path / "_staging").iterdir()) == list((path / "_committed").iterdir()) == []
 

@@ -35,8 +35,8 @@ def summary():
     return Summary.of(1, {1: S1, 2: S2}, Schema())
 
 
-def numbers(found):
-    return [one.number for one in found]
+def numbers(ids):
+    return [id.number for id in ids]
 
 
 # --- the text ------------------------------------------------------------------------------------
@@ -57,10 +57,10 @@ def test_figure_5_sacs_of_symbol(summary):
 def test_figure_6_id():
     sizes = id_sizes(brokers=4, subscriptions=8, attributes=7)
     # Attributes 3, 5 and 6, counted from 1, right to left.
-    found = SubscriptionId(2, 1, 0b0110100)
+    id = SubscriptionId(2, 1, 0b0110100)
     assert (sizes.broker, sizes.number, sizes.attributes) == (2, 3, 7)
-    assert f"{found.bits(sizes):012b}" == "10" + "001" + "0110100"
-    assert found.count == 3
+    assert f"{id.bits(sizes):012b}" == "10" + "001" + "0110100"
+    assert id.count == 3
     assert sizes.bytes == 2
 
 
@@ -70,14 +70,14 @@ def test_id_sizes_of_the_text():
 
 def test_example_1(summary):
     lists = {name: numbers(sorted(summary.satisfied(name, value))) for name, value in FIGURE_2.matched.items()}
-    assert {name: found for name, found in lists.items() if found} == {
+    assert {name: satisfied for name, satisfied in lists.items() if satisfied} == {
         "exchange": [1],
         "symbol": [1, 2],
         "price": [1],
         "volume": [2],
     }
     # c3 counts attributes: S1 has two constraints on price and three attributes, S2 has four.
-    assert [one.count for one in sorted(summary.satisfied("symbol", "OTE"))] == [3, 4]
+    assert [id.count for id in sorted(summary.satisfied("symbol", "OTE"))] == [3, 4]
     assert numbers(summary.matches(FIGURE_2)) == [1]
 
 
@@ -91,36 +91,36 @@ def test_sizes_as_the_text_counts(summary):
 
 
 def test_overlapping_ranges_are_cut():
-    found = Aacs.of([("a", ((0, 10),)), ("b", ((5, 20),)), ("c", ((7, 8),))])
-    assert [(row.low, row.high, "".join(sorted(row.ids))) for row in found.rows] == [
+    summary = Aacs.of([("a", ((0, 10),)), ("b", ((5, 20),)), ("c", ((7, 8),))])
+    assert [(row.low, row.high, "".join(sorted(row.ids))) for row in summary.rows] == [
         (0, 5, "a"), (5, 7, "ab"), (7, 8, "abc"), (8, 10, "ab"), (10, 20, "b"),
     ]  # fmt: skip
-    assert found.is_exact
-    assert found.match(7) == {"a", "b", "c"}
-    assert found.match(20) == frozenset()
+    assert summary.is_exact
+    assert summary.match(7) == {"a", "b", "c"}
+    assert summary.match(20) == frozenset()
 
 
 def test_ends_round_outward_past_the_bound():
     asked = [(i, ((10 * i, 10 * i + 1),)) for i in range(100)]
-    found = Aacs.of(asked, rows_max=10)
-    assert len(found.rows) <= 10
-    assert not found.is_exact
-    assert all(i in found.match(10 * i) for i in range(100))
+    summary = Aacs.of(asked, rows_max=10)
+    assert len(summary.rows) <= 10
+    assert not summary.is_exact
+    assert all(i in summary.match(10 * i) for i in range(100))
 
 
 def test_more_general_pattern_takes_the_place():
     asked = [("a", [Pattern("=", "microsoft")]), ("b", [Pattern("=", "micronet")]), ("c", [Pattern("glob", "m*t")])]
-    found = Sacs.of(asked)
-    assert found.rows == {Pattern("glob", "m*t"): frozenset("abc")}
-    assert not found.is_exact
+    summary = Sacs.of(asked)
+    assert summary.rows == {Pattern("glob", "m*t"): frozenset("abc")}
+    assert not summary.is_exact
 
 
 def test_patterns_shorten_past_the_bound():
     asked = [(i, [Pattern("=", f"word{i:03}")]) for i in range(100)] + [("s", [Pattern("suffix", "x")])]
-    found = Sacs.of(asked, rows_max=20)
-    assert len(found.rows) <= 20
-    assert all(i in found.match(f"word{i:03}") for i in range(100))
-    assert "s" in found.match("x")
+    summary = Sacs.of(asked, rows_max=20)
+    assert len(summary.rows) <= 20
+    assert all(i in summary.match(f"word{i:03}") for i in range(100))
+    assert "s" in summary.match("x")
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def test_patterns_shorten_past_the_bound():
     ],
 )
 def test_patterns_of_sets(text, wanted, exact):
-    found, is_exact = patterns_of(Filter(text).boxes[0].sets["s"].strings)
-    assert set(found) == wanted
+    patterns, is_exact = patterns_of(Filter(text).boxes[0].sets["s"].strings)
+    assert set(patterns) == wanted
     assert is_exact is exact
 
 
@@ -149,16 +149,16 @@ def test_merged_summary_matches_for_both():
     schema = Schema()
     first, second = Summary.of(1, {1: S1}, schema), Summary.of(2, {1: S2}, schema)
     merged = first.merged(second)
-    assert [(one.broker, one.number) for one in merged.matches(FIGURE_2)] == [(1, 1)]
+    assert [(id.broker, id.number) for id in merged.matches(FIGURE_2)] == [(1, 1)]
     matching = Notification({"symbol": "OTE", "price": 8.20, "volume": 131000, "low": 8.0, "exchange": "NSE"})
-    assert [(one.broker, one.number) for one in merged.matches(matching)] == [(2, 1)]
-    assert [one.broker for one in merged.kept(lambda one: one.broker == 1).matches(FIGURE_2)] == [1]
+    assert [(id.broker, id.number) for id in merged.matches(matching)] == [(2, 1)]
+    assert [id.broker for id in merged.kept(lambda id: id.broker == 1).matches(FIGURE_2)] == [1]
 
 
 def test_what_names_no_attribute_matches_everything():
-    found = Summary.of(1, {1: Filter("true"), 2: Filter("not exists(x)"), 3: Filter("x = 1 or y = 2")}, Schema())
-    assert numbers(found.matches({})) == [1, 2, 3]
-    assert not found.is_exact
+    summary = Summary.of(1, {1: Filter("true"), 2: Filter("not exists(x)"), 3: Filter("x = 1 or y = 2")}, Schema())
+    assert numbers(summary.matches({})) == [1, 2, 3]
+    assert not summary.is_exact
 
 
 def test_schema_is_bounded(monkeypatch):

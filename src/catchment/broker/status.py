@@ -42,37 +42,39 @@ def status_of(broker: Broker) -> dict[str, Any]:
         "totals": {name: getattr(node.totals, name) for name in node.totals.__slots__},
         "links": [
             {
-                "neighbor": one.name,
-                "instance": broker.link_of(one).instance,
+                "neighbor": neighbor.name,
+                "instance": broker.link_of(neighbor).instance,
                 "cost": link.cost,
                 "received": link.received,
                 "forwarded": link.forwarded,
                 "messages_sent": link.sent,
                 "messages_heard": link.heard,
-                "outbox_bytes": broker.link_of(one).outbox_bytes,
-                "is_congested": broker.link_of(one).is_congested,
+                "outbox_bytes": broker.link_of(neighbor).outbox_bytes,
+                "is_congested": broker.link_of(neighbor).is_congested,
             }
-            for one, link in sorted(node.links.items())
+            for neighbor, link in sorted(node.links.items())
         ],
         "clients": [
-            {"name": one.name, "delivered": state.delivered, "published": state.published}
-            for one, state in sorted(node.clients.items())
+            {"name": client.name, "delivered": state.delivered, "published": state.published}
+            for client, state in sorted(node.clients.items())
         ],
     }
 
 
 def topology_of(broker: Broker) -> dict[str, Any]:
     """What the broker knows of the network: its own links, and with routing by link states those of all."""
-    found = {
+    own = {
         "name": broker.node.name,
         "instance": broker.instance,
         "routing": broker.config.routing,
         "address": str(broker.address),
-        "links": [{"neighbor": one.name, "cost": link.cost} for one, link in sorted(broker.node.links.items())],
+        "links": [
+            {"neighbor": neighbor.name, "cost": link.cost} for neighbor, link in sorted(broker.node.links.items())
+        ],
     }
     known = broker.node.core.inspect().brokers
     if known is None:
-        return found
+        return own
     brokers = [
         {
             "name": each.name,
@@ -81,26 +83,26 @@ def topology_of(broker: Broker) -> dict[str, Any]:
         }
         for each in known
     ]
-    return {**found, "brokers": brokers}
+    return {**own, "brokers": brokers}
 
 
 def explained(node: Node, notification: Notification | None) -> list[dict[str, Any]]:
     """Why the subscriptions of local clients match a notification or do not, those that match first."""
     if notification is None:
         raise BadNotificationError("explain needs a notification")
-    found = []
+    rows = []
     for identity in node.core.clients:
         for id, wanted in identity.subscriptions.items():
             if isinstance(wanted, Filter):
-                told = explain(wanted, notification)
-                found.append(
+                explanation = explain(wanted, notification)
+                rows.append(
                     {
                         "identity": identity.name,
                         "subscription": id,
                         "filter": str(wanted),
-                        "matches": told.matched,
-                        "explanation": str(told),
+                        "matches": explanation.matched,
+                        "explanation": str(explanation),
                     }
                 )
-    found.sort(key=lambda one: (not one["matches"], one["identity"], one["subscription"]))
-    return found[:EXPLAINED_MAX]
+    rows.sort(key=lambda row: (not row["matches"], row["identity"], row["subscription"]))
+    return rows[:EXPLAINED_MAX]

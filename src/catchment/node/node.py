@@ -240,14 +240,12 @@ class Node:
         refusals: list[Refuse] = []
         for action in actions:
             match action:
-                case Deliver():
+                case Deliver() | DeliverSequence():
                     self._deliver(action)
                 case Forward():
                     self._forward(action)
                 case Send():
                     self._send(action.interface, action.message)
-                case DeliverSequence():
-                    self._deliver_sequence(action)
                 case Keep():
                     pass
                 case Missed():
@@ -264,24 +262,15 @@ class Node:
                     assert_never(action)
         return refusals
 
-    def _deliver(self, action: Deliver) -> None:
+    def _deliver(self, action: Deliver | DeliverSequence) -> None:
         state = self.clients.get(action.client)
         if state is None or self._is_lost(state, action.identity):
             return
         try:
-            state.outlet.deliver(action)
-        except LimitError:
-            self._lose(state, action.identity)
-        else:
-            state.delivered += 1
-            self.totals.delivered += 1
-
-    def _deliver_sequence(self, action: DeliverSequence) -> None:
-        state = self.clients.get(action.client)
-        if state is None or self._is_lost(state, action.identity):
-            return
-        try:
-            state.outlet.deliver_sequence(action)
+            if isinstance(action, Deliver):
+                state.outlet.deliver(action)
+            else:
+                state.outlet.deliver_sequence(action)
         except LimitError:
             self._lose(state, action.identity)
         else:

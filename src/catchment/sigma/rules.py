@@ -219,7 +219,6 @@ def _check_depth(content: bytes) -> None:
             depth -= 1
 
 
-@cache
 def _loader() -> type[SafeLoader]:
     try:
         import yaml
@@ -228,7 +227,13 @@ def _loader() -> type[SafeLoader]:
             "Sigma rules are YAML, and PyYAML is not installed: pip install 'catchment[sigma]'"
         ) from None
     # The one in C is ten times as fast, and not everywhere.
-    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return _rule_loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+@cache
+def _rule_loader(base: Any) -> type[SafeLoader]:
+    """A loader for rules, made from one of PyYAML's."""
+    import yaml
 
     class RuleLoader(base):  # type: ignore[misc]
         """Refuses a map with the same key twice: YAML would silently keep the last, and the rule would say less. Also

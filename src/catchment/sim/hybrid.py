@@ -45,8 +45,8 @@ class HybridTopology(Topology):
         for unit in self.units:
             self._check_unit(unit)
         for link in self.links:
-            if not any(link.one in unit.brokers and link.other in unit.brokers for unit in self.units):
-                raise InputError(f"the link between {shown(link.one)} and {shown(link.other)} is in no unit")
+            if not any(link.first in unit.brokers and link.second in unit.brokers for unit in self.units):
+                raise InputError(f"the link between {shown(link.first)} and {shown(link.second)} is in no unit")
         if {broker for unit in self.units for broker in unit.brokers} != set(self.brokers):
             raise InputError("every broker is in a unit, and units have no others")
         # Brokers and units are the nodes of a graph, and each membership is an edge. It is connected since the network
@@ -73,7 +73,7 @@ class HybridTopology(Topology):
 
     def within(self, unit: Unit) -> Topology:
         """The network of one unit."""
-        links = [link for link in self.links if link.one in unit.brokers and link.other in unit.brokers]
+        links = [link for link in self.links if link.first in unit.brokers and link.second in unit.brokers]
         return Topology(unit.brokers, tuple(links))
 
     def memberships(self) -> dict[str, list[Membership]]:
@@ -122,8 +122,8 @@ def hybrid(plans: Sequence[Plan]) -> HybridTopology:
         if plan.gateway is not None:
             names[network.brokers[0]] = plan.gateway
         for link in network.links:
-            one, other = sorted((names[link.one], names[link.other]))
-            links.append(Link(one, other, link.cost))
+            first, second = sorted((names[link.first], names[link.second]))
+            links.append(Link(first, second, link.cost))
         root = plan.root or names[network.brokers[0]]
         if plan.root is not None and plan.kind != "hierarchical":
             raise InputError(f"unit {shown(plan.name)} is {plan.kind}: only a hierarchy has a root")

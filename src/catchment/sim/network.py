@@ -54,17 +54,17 @@ class Quality:
 
 @dataclass(slots=True, eq=False)
 class LinkState:
-    """A link of a running simulation, between the brokers `one` and `other`."""
+    """A link of a running simulation, between the brokers `first` and `second`."""
 
-    one: str
-    other: str
+    first: str
+    second: str
     cost: int
     is_cut: bool = False
     is_usable: bool = False
     incarnation: int = 0
 
     def end(self, broker: str) -> str:
-        return self.other if broker == self.one else self.one
+        return self.second if broker == self.first else self.first
 
 
 @dataclass(slots=True, eq=False)

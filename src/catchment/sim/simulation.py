@@ -142,8 +142,8 @@ class Simulation:
         # By sender and receiver.
         self._ways: dict[str, dict[str, Direction]] = {broker: {} for broker in topology.brokers}
         for link in topology.links:
-            state = LinkState(link.one, link.other, link.cost)
-            for sender, receiver in ((link.one, link.other), (link.other, link.one)):
+            state = LinkState(link.first, link.second, link.cost)
+            for sender, receiver in ((link.first, link.second), (link.second, link.first)):
                 self._ways[sender][receiver] = Direction(state, Neighbor(sender), receiver)
         self.traffic = Traffic(way for ways in self._ways.values() for way in ways.values())
         for broker in topology.brokers:
@@ -304,22 +304,22 @@ class Simulation:
 
     # --- faults ---
 
-    def link(self, one: str, other: str) -> LinkState:
+    def link(self, first: str, second: str) -> LinkState:
         try:
-            return self._ways[one][other].link
+            return self._ways[first][second].link
         except KeyError:
-            raise InputError(f"there is no link between {shown(one)} and {shown(other)}") from None
+            raise InputError(f"there is no link between {shown(first)} and {shown(second)}") from None
 
     def links_of(self, broker: str) -> tuple[LinkState, ...]:
         return tuple(way.link for way in self._ways[broker].values())
 
-    def cut(self, one: str, other: str) -> None:
-        self.link(one, other).is_cut = True
-        self._refresh_links((one,))
+    def cut(self, first: str, second: str) -> None:
+        self.link(first, second).is_cut = True
+        self._refresh_links((first,))
 
-    def heal(self, one: str, other: str) -> None:
-        self.link(one, other).is_cut = False
-        self._refresh_links((one,))
+    def heal(self, first: str, second: str) -> None:
+        self.link(first, second).is_cut = False
+        self._refresh_links((first,))
 
     def crash(self, broker: str) -> None:
         node = self.nodes[broker]
@@ -354,17 +354,17 @@ class Simulation:
         changed: list[LinkState] = []
         for broker in brokers:
             for link in self.links_of(broker):
-                usable = not link.is_cut and self.nodes[link.one] is not None and self.nodes[link.other] is not None
+                usable = not link.is_cut and self.nodes[link.first] is not None and self.nodes[link.second] is not None
                 if usable != link.is_usable and link not in changed:
                     link.is_usable = usable
                     # Nothing that is under way arrives: it belongs to the incarnation before.
                     link.incarnation += 1
-                    self._ways[link.one][link.other].last_arrival = 0
-                    self._ways[link.other][link.one].last_arrival = 0
+                    self._ways[link.first][link.second].last_arrival = 0
+                    self._ways[link.second][link.first].last_arrival = 0
                     changed.append(link)
         # Only now, when all states are known: a node that is told may send at once over any of them.
-        for link in sorted(changed, key=lambda link: (link.one, link.other)):
-            for end in (link.one, link.other):
+        for link in sorted(changed, key=lambda link: (link.first, link.second)):
+            for end in (link.first, link.second):
                 self._tell_link(end, link)
 
     def _tell_link(self, broker: str, link: LinkState) -> None:

@@ -30,10 +30,10 @@ STUB_COST, ACCESS_COST, TRANSIT_COST = 1, 5, 20
 
 @dataclass(frozen=True, slots=True, order=True)
 class Link:
-    """Between two brokers: `one` has the lesser name."""
+    """Between two brokers: `first` has the lesser name."""
 
-    one: str
-    other: str
+    first: str
+    second: str
     cost: int = 1
 
 
@@ -48,10 +48,12 @@ class Topology:
         if not 1 <= len(self.brokers) <= BROKERS_MAX:
             raise LimitError("BROKERS_MAX", BROKERS_MAX, len(self.brokers))
         known = set(self.brokers)
-        pairs = [(link.one, link.other) for link in self.links]
-        for one, other in pairs:
-            if one == other or one not in known or other not in known:
-                raise InputError(f"a link between {shown(one)} and {shown(other)}: it joins two brokers of the network")
+        pairs = [(link.first, link.second) for link in self.links]
+        for first, second in pairs:
+            if first == second or first not in known or second not in known:
+                raise InputError(
+                    f"a link between {shown(first)} and {shown(second)}: it joins two brokers of the network"
+                )
         if len({frozenset(pair) for pair in pairs}) < len(pairs):
             raise InputError("there are two links between the same two brokers")
         if len(self.reached(self.brokers[0])) < len(self.brokers):
@@ -65,7 +67,7 @@ class Topology:
         """For each broker its neighbors with the costs of the links, by name."""
         costs: dict[str, dict[str, int]] = {broker: {} for broker in self.brokers}
         for link in sorted(self.links):
-            costs[link.one][link.other] = costs[link.other][link.one] = link.cost
+            costs[link.first][link.second] = costs[link.second][link.first] = link.cost
         return costs
 
     def reached(self, start: str) -> set[str]:
@@ -95,16 +97,16 @@ class Topology:
     def spanning_tree(self, root: str | None = None) -> Topology:
         """The network without its redundant links."""
         kept = {frozenset((broker, master)) for broker, master in self.masters(root).items() if master is not None}
-        return Topology(self.brokers, tuple(link for link in self.links if {link.one, link.other} in kept))
+        return Topology(self.brokers, tuple(link for link in self.links if {link.first, link.second} in kept))
 
 
 def _topology(count: int, pairs: Iterable[tuple[int, int] | tuple[int, int, int]]) -> Topology:
     width = len(str(count - 1))
     names = [f"{i:0{width}}" for i in range(count)]
     links = {}
-    for one, other, *cost in pairs:
-        a, b = sorted((names[one], names[other]))
-        links[a, b] = Link(a, b, *cost)
+    for a, b, *cost in pairs:
+        first, second = sorted((names[a], names[b]))
+        links[first, second] = Link(first, second, *cost)
     return Topology(tuple(names), tuple(sorted(links.values())))
 
 
@@ -155,7 +157,7 @@ def random_network(count: int, seed: int, extra_links: int) -> Topology:
     pairs = {frozenset(link[:2]) for link in links}
     free = [pair for pair in combinations(range(count), 2) if frozenset(pair) not in pairs]
     chosen = rng.sample(free, min(extra_links, len(free)))
-    return _topology(count, (*links, *((one, other, rng.randint(1, 10)) for one, other in chosen)))
+    return _topology(count, (*links, *((first, second, rng.randint(1, 10)) for first, second in chosen)))
 
 
 def backbone(seed: int = 1) -> Topology:
@@ -193,24 +195,24 @@ def transit_stub(parameters: TransitStub, seed: int) -> Topology:
     costs: dict[frozenset[int], int] = {}
     domains, stubs = _placed(parameters)
 
-    def join(one: int, other: int, cost: int) -> None:
-        costs.setdefault(frozenset((one, other)), cost)
+    def join(first: int, second: int, cost: int) -> None:
+        costs.setdefault(frozenset((first, second)), cost)
 
     for nodes in domains:
-        for one, other in _domain(rng, nodes, parameters.transit_edge_share):
-            join(one, other, TRANSIT_COST // 2)
-    for first, second in pairwise([*domains, domains[0]] if len(domains) > 2 else domains):
-        join(rng.choice(first), rng.choice(second), TRANSIT_COST)
+        for first, second in _domain(rng, nodes, parameters.transit_edge_share):
+            join(first, second, TRANSIT_COST // 2)
+    for domain, following in pairwise([*domains, domains[0]] if len(domains) > 2 else domains):
+        join(rng.choice(domain), rng.choice(following), TRANSIT_COST)
     for transit, nodes in stubs:
-        for one, other in _domain(rng, nodes, parameters.stub_edge_share):
-            join(one, other, STUB_COST)
+        for first, second in _domain(rng, nodes, parameters.stub_edge_share):
+            join(first, second, STUB_COST)
         join(transit, rng.choice(nodes), ACCESS_COST)
     transits = [node for nodes in domains for node in nodes]
     for _ in range(parameters.extra_transit_stub):
         join(rng.choice(transits), rng.choice(rng.choice(stubs)[1]), ACCESS_COST)
     for _ in range(parameters.extra_stub_stub if len(stubs) > 1 else 0):
-        (_, first), (_, second) = rng.sample(stubs, 2)
-        join(rng.choice(first), rng.choice(second), ACCESS_COST)
+        (_, nodes), (_, others) = rng.sample(stubs, 2)
+        join(rng.choice(nodes), rng.choice(others), ACCESS_COST)
     pairs = ((*sorted(pair), cost) for pair, cost in costs.items())
     return _topology(parameters.count, pairs)  # type: ignore[arg-type]  # a pair has two
 
@@ -242,6 +244,6 @@ def _domain(rng: random.Random, nodes: Sequence[int], edge_share: float) -> Iter
     """Links within a domain: a random tree, so that it is connected, and each other link with this probability."""
     shuffled = rng.sample(list(nodes), len(nodes))
     tree = {frozenset((shuffled[i], shuffled[rng.randrange(i)])) for i in range(1, len(nodes))}
-    for one, other in combinations(nodes, 2):
-        if frozenset((one, other)) in tree or rng.random() < edge_share:
-            yield one, other
+    for first, second in combinations(nodes, 2):
+        if frozenset((first, second)) in tree or rng.random() < edge_share:
+            yield first, second

@@ -44,7 +44,7 @@ def places(topology: Topology) -> dict[str, tuple[float, float]]:
     """Where to draw each broker; the same network is always drawn alike."""
     graph = rustworkx.PyGraph()
     nodes = dict(zip(topology.brokers, graph.add_nodes_from(list(topology.brokers)), strict=True))
-    graph.add_edges_from([(nodes[link.one], nodes[link.other], 1.0 / link.cost) for link in topology.links])
+    graph.add_edges_from([(nodes[link.first], nodes[link.second], 1.0 / link.cost) for link in topology.links])
     layout = rustworkx.spring_layout(graph, k=2 / sqrt(len(nodes)), num_iter=200, weight_fn=float, seed=1)
     return {name: (layout[node][0], layout[node][1]) for name, node in nodes.items()}
 
@@ -91,9 +91,9 @@ def _draw_row(part: Any, panels: Sequence[Panel], across: int, most: int) -> Non
 
 def _draw_network(axis: Axes, panel: Panel, most: int, *, is_alone: bool) -> None:
     at, colours = places(panel.whole), _colours()
-    for link in sorted(panel.topology.links, key=lambda link: panel.traffic.get((link.one, link.other), 0)):
-        share = panel.traffic.get((link.one, link.other), 0) / most
-        (x0, y0), (x1, y1) = at[link.one], at[link.other]
+    for link in sorted(panel.topology.links, key=lambda link: panel.traffic.get((link.first, link.second), 0)):
+        share = panel.traffic.get((link.first, link.second), 0) / most
+        (x0, y0), (x1, y1) = at[link.first], at[link.second]
         colour = colours(share) if share else "0.85"
         axis.plot([x0, x1], [y0, y1], color=colour, linewidth=0.6 + _WIDTH_MOST * share, zorder=1 + share)
     has_names = len(at) <= NAMED_BROKERS_MAX

@@ -299,7 +299,7 @@ class Registry:
 
     def wanting(self, batch: Sequence[Notification]) -> list[list[tuple[str, str]]]:
         """For each notification the addressees of its copies, as broker and identity."""
-        return self.matcher.found(batch)
+        return self.matcher.answers(batch)
 
 
 def _addressees(groups: Sequence[Id]) -> list[tuple[str, str]]:

@@ -237,7 +237,7 @@ class ClientSide:
         if not self._owners:
             return []
         actions: list[Action] = []
-        for notification, interested in zip(batch, self.matcher.found(batch), strict=True):
+        for notification, interested in zip(batch, self.matcher.answers(batch), strict=True):
             for identity, ids, steps in interested:
                 # `is_new` comes last, because it also remembers the notification as delivered to this identity.
                 if (only is None or identity.name == only) and identity.newest.is_new(notification):

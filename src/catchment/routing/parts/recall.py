@@ -29,7 +29,7 @@ V = TypeVar("V")
 CONTENTS_MAX: Final = 4_096
 CONTENT_BYTES_MAX: Final = 1_024
 # A content that more ids match is not kept: a long answer costs more to use than to find.
-FOUND_MAX: Final = 256
+CONTENT_IDS_MAX: Final = 256
 # Answers by ids are kept as long as these have so many ids in all: some megabytes.
 USED_IDS_MAX: Final = 65_536
 # After TRIAL unknown contents, recalling pauses for REST_TRIALS x TRIAL notifications unless one in WORTH_ONE_IN was a
@@ -89,7 +89,7 @@ class RecallingMatcher(Generic[V]):
         (`RoutingCore.matchers`)."""
         self._matcher.prepare(self._by_group)
 
-    def found(self, batch: Sequence[Notification]) -> list[V]:
+    def answers(self, batch: Sequence[Notification]) -> list[V]:
         """The answer for each notification of a batch."""
         if not len(self._matcher):
             return [self._used(())] * len(batch)
@@ -128,7 +128,7 @@ class RecallingMatcher(Generic[V]):
         answers: list[V] = []
         for notification, ids in zip(batch, self._ids(batch), strict=True):
             answers.append(self._used(tuple(ids)))
-            if keep and len(ids) <= FOUND_MAX and len(notification.content) <= CONTENT_BYTES_MAX:
+            if keep and len(ids) <= CONTENT_IDS_MAX and len(notification.content) <= CONTENT_BYTES_MAX:
                 # When it is full, forget everything: contents that repeat are soon back, and nothing must be kept in
                 # order of use.
                 if len(self._known) >= CONTENTS_MAX:
@@ -146,7 +146,7 @@ class RecallingMatcher(Generic[V]):
             answer = self._by_numbers.get(key)
             if answer is None:
                 answer = self._used(tuple(matches[i]))
-                if len(self._by_numbers) < CONTENTS_MAX and len(key) <= FOUND_MAX * size:
+                if len(self._by_numbers) < CONTENTS_MAX and len(key) <= CONTENT_IDS_MAX * size:
                     self._by_numbers[key] = answer
             answers.append(answer)
         return answers
@@ -196,8 +196,8 @@ def warm() -> None:
         for id in range(WARMING_FILTERS):
             matcher.add(id, filters[id % len(filters)], group=id % 2 if by_group else None)
         for gone in (0, WARMING_FILTERS - 1):
-            matcher.found([first])
-            matcher.found(batch)
+            matcher.answers([first])
+            matcher.answers(batch)
             matcher.remove(gone)
 
 

@@ -64,7 +64,7 @@ class RemoteFilters:
 
     def wanting(self, batch: Sequence[Notification]) -> list[tuple[str, ...]]:
         """For each notification, the names of the brokers that have a filter which matches it."""
-        return self.matcher.found(batch)
+        return self.matcher.answers(batch)
 
     def check_room(self, more: int) -> None:
         """LimitError if there is no room for `more` filters."""

@@ -42,7 +42,7 @@ class ThinnedFilters:
 
     def wanting(self, notification: Notification) -> Places:
         """The patterns whose thinners want a notification."""
-        return self.matcher.found((notification,))[0]
+        return self.matcher.answers((notification,))[0]
 
     def _places(self, numbers: Sequence[Id]) -> Places:
         steps_by_pattern: dict[Pattern, list[int]] = {}

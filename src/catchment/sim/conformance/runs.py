@@ -162,9 +162,9 @@ class Playable(Network, Protocol):
 
     def publish(self, identity: str, attributes: Mapping[str, Value]) -> Notification | None: ...
 
-    def cut(self, one: str, other: str) -> None: ...
+    def cut(self, first: str, second: str) -> None: ...
 
-    def heal(self, one: str, other: str) -> None: ...
+    def heal(self, first: str, second: str) -> None: ...
 
     def crash(self, broker: str) -> None: ...
 
@@ -243,10 +243,10 @@ class Player:
             case Publishes():
                 network.publish(doing.client, dict(doing.attributes))
             case Cuts():
-                network.cut(doing.one, doing.other)
+                network.cut(doing.first, doing.second)
                 self._check_gone()
             case Heals():
-                network.heal(doing.one, doing.other)
+                network.heal(doing.first, doing.second)
             case Crashes():
                 network.crash(doing.broker)
                 self._check_gone()

@@ -108,13 +108,13 @@ class Publishes(Struct, frozen=True):
 
 
 class Cuts(Struct, frozen=True):
-    one: str
-    other: str
+    first: str
+    second: str
 
 
 class Heals(Struct, frozen=True):
-    one: str
-    other: str
+    first: str
+    second: str
 
 
 class Crashes(Struct, frozen=True):
@@ -326,7 +326,7 @@ class _Writer:
         for _ in range(1 + self.rng.randrange(3)):
             if self.topology.links and self.rng.random() < 0.6:
                 link = self.rng.choice(self.topology.links)
-                cut.append(Cuts(link.one, link.other))
+                cut.append(Cuts(link.first, link.second))
                 self.do(cut[-1])
             else:
                 down.append(self.rng.choice(self.topology.brokers))
@@ -334,7 +334,7 @@ class _Writer:
             self.churn(CHURN_STEPS // 8)
         self.probe()
         for cuts in cut:
-            self.do(Heals(cuts.one, cuts.other))
+            self.do(Heals(cuts.first, cuts.second))
         for broker in down:
             self.do(Restarts(broker))
             self.churn(2)

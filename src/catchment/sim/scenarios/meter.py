@@ -170,8 +170,8 @@ class _TableLooks:
         return inspection.filters, inspection.bytes
 
 
-def _most(one: Size, other: Size) -> Size:
-    return Size(max(one.largest, other.largest), max(one.total, other.total))
+def _most(first: Size, second: Size) -> Size:
+    return Size(max(first.largest, second.largest), max(first.total, second.total))
 
 
 def _refused(simulation: Simulation) -> int:
@@ -193,7 +193,7 @@ def _links(simulation: Simulation) -> tuple[LinkLoad, ...]:
     """Those that carried anything, sorted."""
     totals: dict[tuple[str, str], list[int]] = {}
     for way, _, carried in simulation.traffic:
-        row = totals.setdefault((way.link.one, way.link.other), [0, 0])
+        row = totals.setdefault((way.link.first, way.link.second), [0, 0])
         row[0] += carried.messages
         row[1] += carried.bytes
     return tuple(LinkLoad(between, *totals[between]) for between in sorted(totals))

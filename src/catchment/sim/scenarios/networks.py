@@ -72,7 +72,7 @@ def network_file(path: Path) -> Topology:
     if not isinstance(rows, list) or not all(_is_link(row) for row in rows):
         raise InputError(f"{path} is no network: it has links = [[name, name, cost], …]")
     links = [Link(min(row[:2]), max(row[:2]), *(int(cost) for cost in row[2:])) for row in rows]
-    return Topology(tuple(sorted({name for link in links for name in (link.one, link.other)})), tuple(sorted(links)))
+    return Topology(tuple(sorted({name for link in links for name in (link.first, link.second)})), tuple(sorted(links)))
 
 
 def _is_link(row: object) -> bool:

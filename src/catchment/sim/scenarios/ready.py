@@ -74,13 +74,13 @@ def _notes(scenario: Scenario, whole: Topology, topology: Topology, faults: tupl
         )
     for fault in scenario.faults:
         if fault not in faults:
-            one, other = fault.names
-            yield f"{scenario.routing}: the link between {one} and {other} is not in its tree, so no {fault.kind} there"
+            link = " and ".join(fault.names)
+            yield f"{scenario.routing}: the link between {link} is not in its tree, so no {fault.kind} there"
 
 
 def _is_within(fault: Fault, topology: Topology) -> bool:
     """Whether the link of a fault is in the network; brokers always are."""
-    return len(fault.names) == 1 or any({link.one, link.other} == set(fault.names) for link in topology.links)
+    return len(fault.names) == 1 or any({link.first, link.second} == set(fault.names) for link in topology.links)
 
 
 # --- names of brokers ---------------------------------------------------------------------------
@@ -96,9 +96,9 @@ def _check_names(scenario: Scenario, network: Topology) -> None:
         where = f"[[faults]] at {fault.at_s} s: {fault.kind}"
         _check_brokers(fault.names, network, where)
         if not _is_within(fault, network):
-            one, other = fault.names
-            links = ", ".join(sorted(network.neighbors()[one]))
-            raise InputError(f"{where}: there is no link between {one} and {other}; {one} has links to {links}")
+            first, second = fault.names
+            links = ", ".join(sorted(network.neighbors()[first]))
+            raise InputError(f"{where}: there is no link between {first} and {second}; {first} has links to {links}")
 
 
 def _check_brokers(names: Iterable[str], network: Topology, where: str) -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct, ValidationError, convert
 
@@ -23,7 +23,16 @@ from catchment.model.values import Value, checked
 from catchment.sim.network import MILLISECOND, Quality
 from catchment.sim.scenarios.groups import Drawn, Publication, Publishers, Subscribers
 from catchment.sim.scenarios.networks import toml_of
-from catchment.sim.scenarios.scenario import CHANGE_KINDS, FAULT_KINDS, Change, Fault, Scenario, UnitOf
+from catchment.sim.scenarios.scenario import (
+    CHANGE_KINDS,
+    FAULT_KINDS,
+    Change,
+    ChangeKind,
+    Fault,
+    FaultKind,
+    Scenario,
+    UnitOf,
+)
 from catchment.sim.scenarios.toml_tables import (
     ChangeTable,
     FaultTable,
@@ -33,6 +42,8 @@ from catchment.sim.scenarios.toml_tables import (
     SubscribersTable,
     UnitTable,
 )
+
+K = TypeVar("K", ChangeKind, FaultKind)
 
 
 def scenario_from_toml(path: Path) -> Scenario:
@@ -187,10 +198,7 @@ def _means(change: ChangeTable, name: str) -> bool:
 
 def _change(table: ChangeTable, number: int) -> Change:
     with _at(_table("changes", number)):
-        kinds = [kind for kind in CHANGE_KINDS if getattr(table, kind) is not None]
-        if len(kinds) != 1:
-            raise InputError(f"a change is one of {', '.join(CHANGE_KINDS)}; each has a table of its own")
-        (kind,) = kinds
+        kind = _kind_of(table, "a change", CHANGE_KINDS)
         if (table.id is not None) != (kind == "subscribe"):
             raise InputError('a new subscription has an id, as in id = "2", subscribe = "x > 5"; others have none')
         with _at(kind):
@@ -208,15 +216,20 @@ def _change(table: ChangeTable, number: int) -> Change:
         return Change(table.at_s, table.client, kind, arguments)
 
 
+def _kind_of(table: ChangeTable | FaultTable, what: str, kinds: tuple[K, ...]) -> K:
+    """What a table of a change or a fault does: exactly one of `kinds`, which are names of its keys."""
+    given = [kind for kind in kinds if getattr(table, kind) is not None]
+    if len(given) != 1:
+        raise InputError(f"{what} is one of {', '.join(kinds)}; each has a table of its own")
+    return given[0]
+
+
 def _wanted(text: str) -> Filter | Pattern:
     return Pattern(text) if text.lstrip().startswith("[") and "->" in text else Filter(text)
 
 
 def _fault(table: FaultTable, number: int) -> Fault:
     with _at(_table("faults", number)):
-        kinds = [kind for kind in FAULT_KINDS if getattr(table, kind) is not None]
-        if len(kinds) != 1:
-            raise InputError(f"a fault is one of {', '.join(FAULT_KINDS)}; each has a table of its own")
-        (kind,) = kinds
+        kind = _kind_of(table, "a fault", FAULT_KINDS)
         names = getattr(table, kind)
         return Fault(table.at_s, kind, (names,) if isinstance(names, str) else names)
