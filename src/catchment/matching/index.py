@@ -120,8 +120,6 @@ def built(source: Source) -> tuple[Tables, Array]:
     leaf_starts, leaf_tests = _leaf_tests(source, parsed, cuts, set_starts, set_pool)
     grams = _grams(source.blob, parsed, tree, _pattern_leaves(source.blob, parsed, leaf_tests))
     numbered, row_runs, row_shared, shared, others = _numbering(source, rows, tree.row_order)
-    has_patterns = bool(np.isin(kind, _PATTERN_KINDS).any()) or bool(len(grams.literal_places))
-    has_patterns = has_patterns or bool(np.isin(leaf_tests[:, 0] & kc.TEST_KIND_MASK, _PATTERN_KINDS).any())
     return (
         Tables(
             blob=source.blob,
@@ -148,15 +146,8 @@ def built(source: Source) -> tuple[Tables, Array]:
             row_shared=row_shared,
             shared=shared,
             set_pool=set_pool,
-            pattern_places=parsed[:, [ki.C_START, ki.C_COUNT]].copy() if has_patterns else np.zeros((0, 2), I64),
-            gram_bits=grams.bits,
-            gram_slots=grams.slots,
-            gram_hashes=grams.hashes,
-            gram_starts=grams.starts,
-            gram_patterns=grams.patterns,
-            literal_places=grams.literal_places,
-            literal_blob=grams.literal_blob,
-            pattern_of=grams.pattern_of,
+            pattern_places=_pattern_places(parsed, grams, kind, leaf_tests[:, 0] & kc.TEST_KIND_MASK),
+            **_gram_tables(grams),
             shared_root=source.roots[others],
             expression_kind=source.node_kind,
             expression_starts=source.node_starts,
@@ -169,6 +160,26 @@ def built(source: Source) -> tuple[Tables, Array]:
 
 
 _PATTERN_KINDS = (kc.T_SUBSTRING, kc.T_GLOB, kc.T_NOT_SUBSTRING, kc.T_NOT_GLOB)
+
+
+def _pattern_places(parsed: Array, grams: Grams, *kinds: Array) -> Array:
+    """Where the text of each constraint stands, if any test of these kinds reads it."""
+    if len(grams.literal_places) or any(np.isin(some, _PATTERN_KINDS).any() for some in kinds):
+        return parsed[:, [ki.C_START, ki.C_COUNT]].copy()
+    return np.zeros((0, 2), I64)
+
+
+def _gram_tables(grams: Grams) -> dict[str, Array]:
+    return {
+        "gram_bits": grams.bits,
+        "gram_slots": grams.slots,
+        "gram_hashes": grams.hashes,
+        "gram_starts": grams.starts,
+        "gram_patterns": grams.patterns,
+        "literal_places": grams.literal_places,
+        "literal_blob": grams.literal_blob,
+        "pattern_of": grams.pattern_of,
+    }
 
 
 def _attribute_table(names: Array, cuts: Cuts, grams: Grams) -> Array:

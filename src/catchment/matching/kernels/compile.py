@@ -149,12 +149,10 @@ def _compile_constraint(
         return opened
     first, last = section_of(kind, sections, attribute)
     start, end = parsed[i, C_START], parsed[i, C_START] + parsed[i, C_COUNT]
-    positive = operator & (NOT - 1)  # the operator without its negation
-    cut = first_cut[i, 0]
+    positive, cut = operator & (NOT - 1), first_cut[i, 0]  # the operator without its negation
     if positive < IN:  # = != < <= > >=
-        rank = rank_of_cut(
-            parsed[i, C_TYPE], parsed[i, C_KEY], cut, attribute, sections, number_cut, time_cut, string_cut
-        )
+        key = parsed[i, C_KEY]
+        rank = rank_of_cut(parsed[i, C_TYPE], key, cut, attribute, sections, number_cut, time_cut, string_cut)
         if operator == EQ or operator == GE:
             first = rank
         elif operator == GT:
