@@ -128,10 +128,13 @@ def test_a_core_that_forgets_what_neighbors_say_is_found(toy: None, monkeypatch:
     assert outcome_of(Run("toy", "line", 1), shrink=False).violation is not None
 
 
-def test_a_core_that_nothing_looks_at_is_found(toy: None, monkeypatch: pytest.MonkeyPatch):
+def test_a_core_that_nothing_looks_at_is_found(toy: None):
     class Unknown(ToyCore):
         """As good, but of a class that the ideal does not know."""
 
-    monkeypatch.setitem(SYSTEMS, "toy", replace(SYSTEM, make=lambda name, settings: Unknown(name, settings.refresh_s)))
-    outcome = outcome_of(Run("toy", "line", 1), shrink=False)
+    unknown = replace(SYSTEM, make=lambda name, settings: Unknown(name, settings.refresh_s))
+    # Undone here: the fixture `monkeypatch` would put the toy back after the fixture `toy` has taken it out.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SYSTEMS, "toy", unknown)
+        outcome = outcome_of(Run("toy", "line", 1), shrink=False)
     assert "nothing checks the tables of 0, whose core is a Unknown" in str(outcome.violation)
