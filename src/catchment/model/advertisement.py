@@ -38,8 +38,9 @@ class Advertisement:
         for given in constraints:
             if given.operator == "absent":
                 raise BadFilterError(f"an advertisement says what may appear: leave out {given}")
-        self.box = _advertised(constraints)
         self.constraints = _irredundant(constraints)
+        # Of the constraints that are kept: so whoever reads its text gets the same box.
+        self.box = _advertised(self.constraints)
 
     def matches(self, notification: Matchable) -> bool:
         values = matched_values(notification)

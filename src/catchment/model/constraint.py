@@ -19,6 +19,7 @@ from typing import Final
 from catchment.errors import BadFilterError, CatchmentError, LimitError, shown
 from catchment.model import domain, globs
 from catchment.model import ranges as rng
+from catchment.model.budget import uncounted
 from catchment.model.domain import Keys, Values, keys_between
 from catchment.model.strings import (
     Strings,
@@ -291,6 +292,7 @@ def fitting(kind: Kind) -> Values:
 
 
 @lru_cache(_SETS_KEPT_MAX)
+@uncounted
 def _satisfying(kind: Kind, operator: str, value: Value | tuple[Value, ...] | None) -> Values:
     if operator == "absent":
         return domain.ABSENT

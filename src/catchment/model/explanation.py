@@ -192,10 +192,10 @@ def explain(filter: Filter | Cesql, notification: Matchable) -> Explanation:
 def _alternatives(expression: Expression, values: Mapping[str, Value]) -> list[Conjunction]:
     """The conjunctions of a positive form that is an `or` of such, else the nearest one."""
     parts = expression.parts if isinstance(expression, Or) else (expression,)
-    written = [_conjunction(part) for part in parts if part is not False]
-    if None not in written:
-        return [conjunction for conjunction in written if conjunction is not None]
-    return [Conjunction(tuple(dict.fromkeys(_nearest(expression, values)[1])))]
+    written = [_conjunction(part) for part in parts]
+    if None in written:
+        return [Conjunction(tuple(dict.fromkeys(_nearest(expression, values, ()))))]
+    return [each for each in written if each is not None and not Filter.of(*each.constraints).is_empty]
 
 
 def _conjunction(expression: Expression) -> Conjunction | None:
@@ -206,18 +206,32 @@ def _conjunction(expression: Expression) -> Conjunction | None:
     return Conjunction(constraints) if len(constraints) == len(parts) else None
 
 
-def _nearest(expression: Expression, values: Mapping[str, Value]) -> tuple[int, list[Constraint]]:
-    """How many clauses of a positive form fail at least, and the clauses that would have to hold then."""
+def _nearest(
+    expression: Expression, values: Mapping[str, Value], fixed: tuple[Constraint, ...]
+) -> tuple[Constraint, ...]:
+    """The clauses of a positive form that would have to hold: of each `or` the part with the fewest that fail, if it
+    does not contradict the clauses that are fixed already."""
     match expression:
         case Constraint():
-            return int(not expression.matches(values.get(expression.name))), [expression]
+            return (expression,)
         case And(parts):
-            found = [_nearest(part, values) for part in parts]
-            return sum(failing for failing, _ in found), [clause for _, clauses in found for clause in clauses]
+            clauses = tuple(part for part in parts if isinstance(part, Constraint))
+            for part in parts:
+                if not isinstance(part, Constraint):
+                    clauses += _nearest(part, values, fixed + clauses)
+            return clauses
         case Or(parts):
-            return min((_nearest(part, values) for part in parts), key=lambda pair: pair[0])
+            choices = [_nearest(part, values, fixed) for part in parts]
+            choices.sort(key=lambda clauses: sum(not each.matches(values.get(each.name)) for each in clauses))
+            return next((clauses for clauses in choices if not _contradict(fixed, clauses)), choices[0])
         case _:
             raise AssertionError("a positive form has neither `not` nor truth values within it")
+
+
+def _contradict(fixed: tuple[Constraint, ...], clauses: tuple[Constraint, ...]) -> bool:
+    """Whether some attribute cannot meet both."""
+    names = {clause.name for clause in fixed} & {clause.name for clause in clauses}
+    return any(Filter.of(*(each for each in fixed + clauses if each.name == name)).is_empty for name in names)
 
 
 def _expression(expression: Cesql, values: Mapping[str, Value]) -> ExplainedExpression:

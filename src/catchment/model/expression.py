@@ -7,7 +7,8 @@ it is false. An expression is true if and only if its positive form is, and a po
 constraint that is unknown is one that does not hold.
 
 The *canonical form* is the positive form with nested `and`s and `or`s made flat, duplicates left out and parts in the
-order of their texts. Its size is linear in the size of what was written: nothing is multiplied out.
+order of their first attributes and their texts. Its size is linear in the size of what was written: nothing is
+multiplied out.
 """
 
 from __future__ import annotations
@@ -181,10 +182,12 @@ def canonical(expression: Expression) -> tuple[Expression, str]:
 
 
 class _Ordered(NamedTuple):
-    """An expression in canonical form, its text and, of an `and` or `or`, its parts by their texts."""
+    """An expression in canonical form, its first name and its text and, of an `and` or `or`, its parts by their
+    texts."""
 
-    expression: Expression
+    name: str
     text: str
+    expression: Expression
     parts: dict[str, _Ordered]
 
 
@@ -195,33 +198,38 @@ def _ordered(expression: Expression) -> _Ordered:
             for part in map(_ordered, parts):
                 # An `or` whose parts turn out to be the same is that part, which may be an `and`, as this may be.
                 by_text.update(part.parts if isinstance(part.expression, type(expression)) else {part.text: part})
-            return _joined(type(expression), {text: by_text[text] for text in sorted(by_text)})
+            return _joined(type(expression), by_text)
         case Constraint():
             leaf = plain(expression)
-            return _Ordered(leaf, str(leaf), {})
+            return _Ordered(leaf.name, str(leaf), leaf, {})
         case _:
-            return _Ordered(expression, text_of(expression), {})
+            return _Ordered("", text_of(expression), expression, {})
 
 
-def _joined(kind: type[And] | type[Or], parts: dict[str, _Ordered]) -> _Ordered:
+def _joined(kind: type[And] | type[Or], by_text: dict[str, _Ordered]) -> _Ordered:
+    parts = sorted(by_text.values(), key=_name_and_text)
     if len(parts) == 1:
-        return next(iter(parts.values()))
+        return parts[0]
     # `and` binds stronger than `or`, so only an `or` within an `and` needs parentheses.
-    texts = [f"({text})" if isinstance(part.expression, Or) else text for text, part in parts.items()]
-    text = " and ".join(texts) if kind is And else " or ".join(parts)
-    return _Ordered(kind(tuple(part.expression for part in parts.values())), text, parts)
+    texts = [f"({part.text})" if kind is And and isinstance(part.expression, Or) else part.text for part in parts]
+    text = (" and " if kind is And else " or ").join(texts)
+    return _Ordered(parts[0].name, text, kind(tuple(part.expression for part in parts)), by_text)
+
+
+def _name_and_text(part: _Ordered) -> tuple[str, str]:
+    return part.name, part.text
 
 
 def plain(constraint: Constraint) -> Constraint:
-    """The same constraint, with its operand written in one way: whole numbers as ints, values of a list in order and
-    each once, text that is compared without case folded."""
+    """The same constraint, with its operand written in one way: whole numbers as ints (as floats, if only floats fit),
+    values of a list in order and each once, text that is compared without case folded."""
     value, operator = constraint.value, constraint.operator
     if isinstance(value, tuple):
-        members = sorted({_plain_value(operator, each) for each in value})
+        members = sorted({_plain_value(constraint, each) for each in value})
         if len(members) == 1:
             return Constraint(constraint.name, _OF_ONE[operator], members[0], constraint.kind)
         return Constraint(constraint.name, operator, tuple(members), constraint.kind)
-    if value is None or (same := _plain_value(operator, value)) is value:
+    if value is None or (same := _plain_value(constraint, value)) is value:
         return constraint
     return Constraint(constraint.name, operator, same, constraint.kind)
 
@@ -230,10 +238,14 @@ def plain(constraint: Constraint) -> Constraint:
 _OF_ONE: Final = {"in": "=", "not in": "!=", "in nocase": "= nocase", "not in nocase": "!= nocase"}
 
 
-def _plain_value(operator: str, value: Value) -> Value:
+def _plain_value(constraint: Constraint, value: Value) -> Value:
+    if isinstance(value, str):
+        return folded(value) if constraint.operator.endswith(" nocase") else value
+    if constraint.kind is Kind.FLOAT:
+        return float(value) if isinstance(value, int) and float(value) == value else value
     if isinstance(value, float) and value.is_integer() and INT_MIN <= value <= INT_MAX:
         return int(value)
-    return folded(value) if isinstance(value, str) and operator.endswith(" nocase") else value
+    return value
 
 
 def text_of(expression: Expression) -> str:

@@ -269,7 +269,8 @@ def _alone(given: Constraint) -> tuple[Constraint, ...] | None:
     if given.operator in ("=", "prefix", "suffix", "substring") and _is_word(given.value):
         return (given,)
     alternatives = spelled(given.name, given.satisfied_by)
-    return alternatives[0] if len(alternatives) == 1 else None
+    # Several constraints, read again, would not be alone.
+    return alternatives[0] if len(alternatives) == 1 == len(alternatives[0]) else None
 
 
 def _is_short(value: object) -> bool:

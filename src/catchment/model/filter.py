@@ -111,8 +111,8 @@ class Filter:
     @cached_property
     def _normal(self) -> tuple[Box, ...] | None:
         """The union of boxes in normal form; None past the budget."""
-        if self._written is not None and spelled_fast(self._written.constraints) is not None:
-            return (self._written.box,)  # at most two constraints on each name: it is no work
+        if (constraints := self._spelled) is not None:
+            return (box_of(constraints),)  # at most two constraints on each name: it is no work
         # Of the ordered expression: so it takes the same steps for whoever reads the filter's text.
         expression = self._ordered[0]
         if _is_hard(expression):
@@ -177,9 +177,7 @@ class Filter:
     @property
     def is_empty(self) -> bool:
         """Whether no notification can match it, because it contradicts itself. Past the budget, "no" may be wrong."""
-        if self._written is not None and spelled_fast(self._written.constraints) is not None:
-            return False
-        return not self.routed.boxes
+        return self._spelled is None and not self.routed.boxes
 
     def __and__(self, other: Filter) -> Filter:
         if self.is_normal and other.is_normal:
@@ -204,15 +202,21 @@ class Filter:
         return ex.canonical(self.expression)
 
     @cached_property
+    def _spelled(self) -> tuple[Constraint, ...] | None:
+        """The canonical spelling of a conjunction, if each name has one constraint, or a lower and an upper bound."""
+        if self._written is not None and (constraints := spelled_fast(self._written.constraints)) is not None:
+            return constraints
+        conjunction = _conjunction(self._ordered[0])
+        return None if conjunction is None else spelled_fast(conjunction.constraints)
+
+    @cached_property
     def _canonical(self) -> tuple[Expression, str]:
         """The canonical form, and its text; of a conjunction that has a normal form, what that says."""
-        if self._written is not None:
-            if (constraints := spelled_fast(self._written.constraints)) is not None:
-                conjunction = Conjunction(constraints)
-                return _of_conjunction(conjunction), str(conjunction)
-            if self._normal is not None and (short := self._shortened()) is not None:
-                return short
-        return self._ordered
+        if (constraints := self._spelled) is not None:
+            conjunction = Conjunction(constraints)
+            return _of_conjunction(conjunction), str(conjunction)
+        is_conjunction = _conjunction(self._ordered[0]) is not None
+        return (self._shortened() if is_conjunction and self._normal is not None else None) or self._ordered
 
     def _shortened(self) -> tuple[Expression, str] | None:
         """A conjunction with several constraints on a name, as its normal form writes it."""
@@ -230,7 +234,7 @@ class Filter:
     def alternatives(self) -> tuple[Conjunction, ...]:
         """Conjunctions in canonical form that together mean the same; () when nothing can match. LimitError if the
         normal form is past the budget."""
-        if self._written is not None and (constraints := spelled_fast(self._written.constraints)) is not None:
+        if (constraints := self._spelled) is not None:
             return (Conjunction(constraints),)
         return _alternatives_of(self.boxes)
 

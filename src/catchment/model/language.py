@@ -19,7 +19,7 @@ from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, VisitError
 
 from catchment.errors import BadFilterError, CatchmentError, LimitError, ParseError, shown
-from catchment.model.constraint import NOCASE, Constraint, Kind, constraint
+from catchment.model.constraint import OPERATORS, Constraint, Kind, constraint
 from catchment.model.expression import FILTER_CONSTRAINTS_MAX, FILTER_DEPTH_MAX, And, Expression, Not, Or
 from catchment.model.fast_path import parsed_expression_fast, parsed_fast
 from catchment.model.values import INT_MAX, Value, parse_duration, parse_time
@@ -127,9 +127,10 @@ class _Builder(Transformer[Token, Any]):
     def advertised_not(self, parts: list[_Sized]) -> _Sized:
         advertised = parts[0].expression
         assert isinstance(advertised, Constraint)
-        if advertised.operator not in ("suffix", "substring", "glob", *NOCASE[3:]):
+        if f"not {advertised.operator}" not in OPERATORS:
             raise BadFilterError(f"not {advertised}: an advertisement says what may appear; use != or another operator")
-        return _Sized(constraint(advertised.name, f"not {advertised.operator}", advertised.value), 0, 1)
+        negated = constraint(advertised.name, f"not {advertised.operator}", advertised.value, advertised.kind)
+        return _Sized(negated, 0, 1)
 
     def pattern(self, parts: list[Any]) -> tuple[list[Expression], timedelta | None, list[str]]:
         steps = [part.expression for part in parts if isinstance(part, _Sized)]

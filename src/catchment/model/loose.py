@@ -168,6 +168,16 @@ def _is_outside(condition: Condition, piece: Loose) -> bool | None:
     return is_empty(Loose(piece.wanted | {condition}, piece.unwanted))
 
 
+def holds(piece: Loose, low: str, high: str | None) -> bool:
+    """Whether a range of strings lies in a piece, if it is a single string or a prefix; else the answer is no."""
+    condition = _hole(low, high)
+    if condition is None:
+        return False
+    if condition.place == _WHOLE:
+        return _is_outside(condition, piece) is False
+    return is_within(Loose(frozenset([condition]), frozenset()), piece) is True
+
+
 def are_within(pieces: list[Loose], others: list[Loose]) -> bool | None:
     """Whether the union of some pieces lies within the union of others."""
     for piece in pieces:

@@ -191,10 +191,14 @@ class _Writer:
         return min(candidates, key=_literal_length)
 
     def _run(self, run: list[tuple[int, int | None]], bounds: list[Bound]) -> Alternative:
-        holes = [Bound("!=", self._line.value(before)) for _, before in run[:-1] if before is not None]
+        holes = tuple(self._line.value(before) for _, before in run[:-1] if before is not None)
         if not bounds and not holes:
             return (Constraint(self._name, "any", None, self._kind),)
-        return tuple(Constraint(self._name, bound.operator, bound.value, self._kind) for bound in bounds + holes)
+        written = tuple(Constraint(self._name, bound.operator, bound.value, self._kind) for bound in bounds)
+        if not holes:
+            return written
+        operator, value = ("!=", holes[0]) if len(holes) == 1 else ("not in", holes)
+        return (*written, Constraint(self._name, operator, value, self._kind))
 
     def _points(self, points: list[Value]) -> Alternative:
         if len(points) == 1:
@@ -304,13 +308,17 @@ def _text_of(piece: Piece) -> str | None:
 
 def _piece(name: str, piece: Piece) -> list[Alternative]:
     texts = [glob.literal for glob in piece.unwanted if glob.literal is not None]
+    ranges = piece.ranges
+    points = [_point_of(part) for part in complement(ranges, "")]
+    if texts and None not in points and (any_case := _any_case(points)):  # type: ignore[arg-type]
+        texts, ranges = [*texts, *any_case], ALL
     globs = [_glob(name, "", glob) for glob in piece.wanted]
     globs += [_glob(name, "not ", glob) for glob in piece.unwanted if glob.literal is None]
     globs += [_nocase(name, "not ", texts)] if texts else []
     globs.sort(key=str)
-    if piece.ranges == ALL and globs:
+    if ranges == ALL and globs:
         return [tuple(globs)]
-    return [(*ranges, *globs) for ranges in _string_ranges(name, piece.ranges)]
+    return [(*written, *globs) for written in _string_ranges(name, ranges)]
 
 
 def _glob(name: str, negation: str, glob: Glob) -> Constraint:

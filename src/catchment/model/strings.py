@@ -317,12 +317,28 @@ def _of_loose(ranges: Ranges[str], forms: Sequence[Loose]) -> Strings:
             kept = [*(other for other in kept if not literals.is_within(other, form)), form]
     pieces = [literals.piece_of(form) for form in kept]
     ranges = rng.union((*ranges, *(part for piece in pieces if piece.is_ranges for part in piece.ranges)))
-    pieces = [piece for piece in pieces if not piece.is_ranges and not rng.is_subset(piece.ranges, ranges)]
-    # A single string that one of the pieces holds needs no range.
-    ranges = tuple(part for part in ranges if not (is_points((part,)) and any(p.contains(part[0]) for p in pieces)))
-    if not pieces:
+    kept = [form for form, piece in zip(kept, pieces, strict=True) if not piece.is_ranges]
+    # What the pieces hold of the gaps between ranges closes these gaps; what they hold of ranges needs no range.
+    held = [part for part in rng.complement(ranges, "") if _is_held(part, kept)]
+    ranges = rng.union((*ranges, *held))
+    kept = [form for form in kept if not _is_in_ranges(form, ranges)]
+    if not kept:
         return of_ranges(ranges)
+    pieces = list(map(literals.piece_of, kept))
+    ranges = tuple(part for part in ranges if not _is_held(part, kept))
     return Strings(tuple(sorted([*([Piece(ranges)] if ranges else []), *pieces], key=_piece_order)))
+
+
+def _is_in_ranges(form: Loose, ranges: Ranges[str]) -> bool:
+    if rng.is_subset(literals.piece_of(form).ranges, ranges):
+        return True
+    return bool(ranges) and _contained((literals.piece_of(form),), (Piece(ranges),))
+
+
+def _is_held(part: tuple[str, str | None], forms: Sequence[Loose]) -> bool:
+    """Whether a single string, or all strings with a common beginning, are in one of some loose pieces."""
+    charge(len(forms))
+    return any(literals.holds(form, *part) for form in forms)
 
 
 def _form_order(form: Loose) -> tuple[object, ...]:
@@ -385,8 +401,6 @@ def _contained(pieces: tuple[Piece, ...], others: tuple[Piece, ...]) -> bool:
         answer = literals.are_within(forms, other_forms)  # type: ignore[arg-type]
         if answer is not None:
             return answer
-        if _steps(pieces + others) > LOOSE_STEPS_MAX:
-            return False  # some pieces together may hold what none of them holds; that is not found
     charge(len(pieces) * (1 + len(others)))
     for piece, form in zip(pieces, forms, strict=True):
         text = _literal(piece) if form is None else literals.typical(form)
@@ -394,6 +408,8 @@ def _contained(pieces: tuple[Piece, ...], others: tuple[Piece, ...]) -> bool:
             return False
     if all(_literal(piece) is not None for piece in pieces) and not any(map(_tells_case, others)):
         return True  # each piece is a text, whatever its case, and the others do not tell case apart
+    if None not in forms and _steps(pieces + others) > LOOSE_STEPS_MAX:
+        return False  # some pieces together may hold what none of them holds; that is not found
     return some_string(pieces, others, in_first_only) is None
 
 
