@@ -262,9 +262,7 @@ def small_string_constraints(name: str = "s") -> st.SearchStrategy[Constraint]:
         st.builds(
             constraint,
             st.just(name),
-            st.sampled_from(
-                ("prefix", "suffix", "substring", "not prefix", "not suffix", "not substring")
-            ),
+            st.sampled_from(("prefix", "suffix", "substring", "not prefix", "not suffix", "not substring")),
             small_texts,
         ),
         st.builds(constraint, st.just(name), st.sampled_from(("glob", "not glob")), small_globs),

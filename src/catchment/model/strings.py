@@ -93,7 +93,7 @@ class Strings:
         if other.ranges == ALL:
             return self
         charge(len(self.pieces) * len(other.pieces))
-        return _of_pieces(tuple(a & b for a in self.pieces for b in other.pieces))
+        return of_pieces(tuple(a & b for a in self.pieces for b in other.pieces))
 
     def __or__(self, other: Strings) -> Strings:
         return any_of((self, other))
@@ -109,7 +109,7 @@ class Strings:
             parts = [Piece(rng.complement(piece.ranges, ""))]
             parts += [Piece(ALL, unwanted=frozenset([glob])) for glob in piece.wanted]
             parts += [Piece(ALL, wanted=frozenset([glob])) for glob in piece.unwanted]
-            inverse &= _of_pieces(tuple(parts))
+            inverse &= of_pieces(tuple(parts))
         return inverse
 
     def is_subset(self, other: Strings) -> bool:
@@ -239,7 +239,7 @@ def all_of(sets: Sequence[Strings]) -> Strings:
     """The intersection of some sets. The normal form is made once, of the result, not after each step."""
     if all(strings.ranges is not None for strings in sets):
         return reduce(and_, sets)
-    return _of_pieces(tuple(reduce(and_, chosen) for chosen in product(*(strings.pieces for strings in sets))))
+    return of_pieces(tuple(reduce(and_, chosen) for chosen in product(*(strings.pieces for strings in sets))))
 
 
 def any_of(sets: Sequence[Strings]) -> Strings:
@@ -248,7 +248,7 @@ def any_of(sets: Sequence[Strings]) -> Strings:
         return of_ranges(rng.union(part for strings in sets for part in strings.ranges or ()))
     if any(strings.ranges == ALL for strings in sets):
         return EVERY_STRING
-    return _of_pieces(tuple(piece for strings in sets for piece in strings.pieces))
+    return of_pieces(tuple(piece for strings in sets for piece in strings.pieces))
 
 
 NO_STRING: Final = Strings(())
@@ -259,7 +259,7 @@ EVERY_STRING: Final = Strings((Piece(ALL),))
 
 
 @counted_cache(ANSWERS_MAX)
-def _of_pieces(pieces: tuple[Piece, ...]) -> Strings:
+def of_pieces(pieces: tuple[Piece, ...]) -> Strings:
     """The union of pieces in normal form: as ranges where it is a small union of ranges, else simplified pieces in a
     fixed order."""
     charge(4 * len(pieces))
