@@ -1,6 +1,7 @@
 """Texts that cost much once: reading them takes no step of a budget, and questions about them take bounded steps."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,14 @@ TEXTS = {
     "absences": filled(lambda i: f"(not exists(a{i}) or a{i} = 1)", " and "),
     "differences": filled(lambda i: f's != "t{i}"', " and "),
 }
-ROWS = [{"s": "t7"}, {"s": "u5 T3 t1"}, {"x": 5}, {"x": 4.5}, {f"a{i}": 1 for i in range(400)}, {}]
+ROWS: list[dict[str, Any]] = [
+    {"s": "t7"},
+    {"s": "u5 T3 t1"},
+    {"x": 5},
+    {"x": 4.5},
+    {f"a{i}": 1 for i in range(400)},
+    {},
+]
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
