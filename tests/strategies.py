@@ -166,6 +166,8 @@ def deep_expressions(draw: st.DrawFn, leaves: st.SearchStrategy[Constraint], dep
 
 
 filters = (expressions(constraints) | deep_expressions(constraints)).map(Filter.of_expression)
+# What posets, graphs and neighbors hold.
+routed_filters = filters.map(lambda filter: filter.routed)
 advertisements = st.lists(constraints.filter(lambda one: one.operator != "absent"), min_size=1, max_size=5).map(
     lambda found: Advertisement.of(*found)
 )
@@ -262,9 +264,7 @@ def small_string_constraints(name: str = "s") -> st.SearchStrategy[Constraint]:
         st.builds(
             constraint,
             st.just(name),
-            st.sampled_from(
-                ("prefix", "suffix", "substring", "not prefix", "not suffix", "not substring")
-            ),
+            st.sampled_from(("prefix", "suffix", "substring", "not prefix", "not suffix", "not substring")),
             small_texts,
         ),
         st.builds(constraint, st.just(name), st.sampled_from(("glob", "not glob")), small_globs),

@@ -68,7 +68,9 @@ def test_the_positive_and_the_canonical_form_mean_the_same(data: st.DataObject, 
 
 
 @given(st.data(), expressions)
-def test_the_canonical_form_does_not_depend_on_order_and_repetition(data: st.DataObject, expression: Expression) -> None:
+def test_the_canonical_form_does_not_depend_on_order_and_repetition(
+    data: st.DataObject, expression: Expression
+) -> None:
     def shuffled(part: Expression) -> Expression:
         match part:
             case And(parts) | Or(parts):

@@ -1,21 +1,21 @@
 """Comparing: which subscriptions of one subscriber are duplicates of another one, or covered by it.
 
-Only filters of the same subscriber are compared, so there is no join of everything with everything. The result is a
-note in the catalogue, and changes nothing else.
+Only filters of the same subscriber are compared, so there is no join of everything with everything. A filter that is no
+conjunction and has many constraints is only compared by its text: to find out what it covers takes its normal form,
+many times as long as to parse it. The result is a note in the catalogue, and changes nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from catchment.matching.bulk import unpack_filter
+from catchment.model.expression import leaves
 from catchment.model.filter import Filter
 from catchment.pipeline.compile.catalogue import (
     CATALOGUE,
@@ -31,6 +31,9 @@ from catchment.routing.poset import Poset
 
 # One task builds the poset of one subscriber. Filters past this number are matched as usual, and not compared.
 SUBSCRIBER_FILTERS_MAX: Final = 10_000
+# A filter that is no conjunction is compared if it has at most so many constraints: then its normal form takes well
+# below a millisecond.
+COMPARED_CONSTRAINTS_MAX: Final = 8
 # Up to so many filters are compared pair by pair: building a poset of them takes longer.
 PAIRWISE_MAX: Final = 16
 
@@ -109,10 +112,11 @@ def notes_of_subscriber(rows: Sequence[ComparedRow]) -> list[Note]:
         key = (row.dialect, row.filter)
         if key in first_ids:
             notes[row.id] = DUPLICATE, first_ids[key]
-        elif row.dialect == CATCHMENT and len(compared) < SUBSCRIBER_FILTERS_MAX:
-            compared.append(row)
         elif row.dialect == CATCHMENT:
-            notes[row.id] = UNCHECKED, None
+            if len(compared) < SUBSCRIBER_FILTERS_MAX and _is_comparable(row):
+                compared.append(row)
+            else:
+                notes[row.id] = UNCHECKED, None
         first_ids.setdefault(key, row.id)
     if len(compared) > 1:
         notes |= {id: (REDUNDANT, other) for id, other in _covering_ids(compared).items()}
@@ -120,6 +124,12 @@ def notes_of_subscriber(rows: Sequence[ComparedRow]) -> list[Note]:
 
 
 # --- covering -----------------------------------------------------------------------------------
+
+
+def _is_comparable(row: ComparedRow) -> bool:
+    filter = _filter_of(row)
+    is_short = len(list(islice(leaves(filter.expression), COMPARED_CONSTRAINTS_MAX + 1))) <= COMPARED_CONSTRAINTS_MAX
+    return filter.conjunction is not None or (is_short and filter.is_normal)
 
 
 def _covering_ids(rows: Sequence[ComparedRow]) -> dict[str, str]:
@@ -131,7 +141,7 @@ def _covering_ids(rows: Sequence[ComparedRow]) -> dict[str, str]:
 
 def _immediate_by_poset(rows: Sequence[ComparedRow]) -> dict[str, list[str]]:
     """For each id the ids whose filters cover its own, with no other filter between."""
-    ids = {_filter_of(row): row.id for row in rows}
+    ids = {_filter_of(row).routed: row.id for row in rows}
     poset = Poset(ids)
     return {ids[filter]: [ids[above] for above in poset.predecessors(filter)] for filter in ids if filter in poset}
 
@@ -149,20 +159,16 @@ def _immediate_by_pairs(compared: Sequence[_Compared]) -> dict[str, list[str]]:
 
 class _Compared:
     """A filter for pairwise comparison. It keeps its names and equalities, which rule out most pairs cheaply, so that
-    few filters need be built."""
+    few normal forms are needed."""
 
     def __init__(self, row: ComparedRow) -> None:
-        self.id, self._row = row.id, row
-        assert row.conjunction is not None
-        alternatives = unpack_filter(row.conjunction)
-        self._is_single = len(alternatives) == 1
-        constraints = alternatives[0].constraints
+        self.id = row.id
+        self._filter = _filter_of(row)
+        conjunction = self._filter.conjunction
+        self._is_single = conjunction is not None
+        constraints = () if conjunction is None else conjunction.constraints
         self._names = {constraint.name for constraint in constraints}
         self._equals = {constraint.name: constraint.value for constraint in constraints if constraint.operator == "="}
-
-    @cached_property
-    def _filter(self) -> Filter:
-        return _filter_of(self._row)
 
     def covers(self, other: _Compared) -> bool:
         return self._may_cover(other) and self._filter.covers(other._filter)
