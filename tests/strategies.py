@@ -166,6 +166,8 @@ def deep_expressions(draw: st.DrawFn, leaves: st.SearchStrategy[Constraint], dep
 
 
 filters = (expressions(constraints) | deep_expressions(constraints)).map(Filter.of_expression)
+# What posets, graphs and neighbors hold.
+routed_filters = filters.map(lambda filter: filter.routed)
 advertisements = st.lists(constraints.filter(lambda one: one.operator != "absent"), min_size=1, max_size=5).map(
     lambda found: Advertisement.of(*found)
 )

@@ -194,7 +194,7 @@ def test_filters_that_differ_by_little(filters, data) -> None:
     assert_is_right(filters, data)
 
 
-@given(lists_of(strategies.filters, 6), st.data())
+@given(lists_of(strategies.routed_filters, 6), st.data())
 def test_filters_of_every_kind(filters, data) -> None:
     assert_is_right(filters, data)
 

@@ -1,19 +1,21 @@
 """Comparing: which subscriptions of one subscriber are duplicates of another one, or covered by it.
 
-Only filters of the same subscriber are compared, so there is no join of everything with everything. The result is a
-note in the catalogue, and changes nothing else.
+Only filters of the same subscriber are compared, so there is no join of everything with everything. A filter that is no
+conjunction and has many constraints is only compared by its text: to find out what it covers takes its normal form,
+many times as long as to parse it. The result is a note in the catalogue, and changes nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from catchment.model.expression import leaves
 from catchment.model.filter import Filter
 from catchment.pipeline.compile.catalogue import (
     CATALOGUE,
@@ -29,6 +31,9 @@ from catchment.routing.poset import Poset
 
 # One task builds the poset of one subscriber. Filters past this number are matched as usual, and not compared.
 SUBSCRIBER_FILTERS_MAX: Final = 10_000
+# A filter that is no conjunction is compared if it has at most so many constraints: then its normal form takes well
+# below a millisecond.
+COMPARED_CONSTRAINTS_MAX: Final = 8
 # Up to so many filters are compared pair by pair: building a poset of them takes longer.
 PAIRWISE_MAX: Final = 16
 
@@ -107,10 +112,11 @@ def notes_of_subscriber(rows: Sequence[ComparedRow]) -> list[Note]:
         key = (row.dialect, row.filter)
         if key in first_ids:
             notes[row.id] = DUPLICATE, first_ids[key]
-        elif row.dialect == CATCHMENT and len(compared) < SUBSCRIBER_FILTERS_MAX:
-            compared.append(row)
         elif row.dialect == CATCHMENT:
-            notes[row.id] = UNCHECKED, None
+            if len(compared) < SUBSCRIBER_FILTERS_MAX and _is_comparable(row):
+                compared.append(row)
+            else:
+                notes[row.id] = UNCHECKED, None
         first_ids.setdefault(key, row.id)
     if len(compared) > 1:
         notes |= _notes_on_covering(compared)
@@ -120,24 +126,24 @@ def notes_of_subscriber(rows: Sequence[ComparedRow]) -> list[Note]:
 # --- covering -----------------------------------------------------------------------------------
 
 
+def _is_comparable(row: ComparedRow) -> bool:
+    filter = _filter_of(row)
+    is_short = len(list(islice(leaves(filter.expression), COMPARED_CONSTRAINTS_MAX + 1))) <= COMPARED_CONSTRAINTS_MAX
+    return filter.conjunction is not None or (is_short and filter.is_normal)
+
+
 def _notes_on_covering(rows: Sequence[ComparedRow]) -> dict[str, Note]:
-    """The notes of the ids whose filters another filter covers, with the least id of those that cover it immediately;
-    and of those that are not compared."""
-    if len(rows) <= PAIRWISE_MAX:
-        return _redundant(_immediate_by_pairs(list(map(_Compared, rows))))
-    filters = {row.id: _filter_of(row) for row in rows}
-    # A poset takes normal forms.
-    unchecked: dict[str, Note] = {id: (UNCHECKED, None) for id, filter in filters.items() if not filter.is_normal}
-    return unchecked | _redundant(_immediate_by_poset({id: filters[id] for id in filters if id not in unchecked}))
-
-
-def _redundant(immediate: dict[str, list[str]]) -> dict[str, Note]:
+    """The notes of the ids whose filters another filter covers, with the least id of those that cover it
+    immediately."""
+    pairwise = len(rows) <= PAIRWISE_MAX
+    immediate = _immediate_by_pairs(list(map(_Compared, rows))) if pairwise else _immediate_by_poset(rows)
     return {id: (REDUNDANT, min(covering)) for id, covering in immediate.items() if covering}
 
 
-def _immediate_by_poset(filters: dict[str, Filter]) -> dict[str, list[str]]:
+def _immediate_by_poset(rows: Sequence[ComparedRow]) -> dict[str, list[str]]:
     """For each id the ids whose filters cover its own, with no other filter between. Of filters that mean the same, the
-    first covers the others."""
+    first covers the others. A poset takes normal forms, so a conjunction without one is left out."""
+    filters = {row.id: filter for row in rows if (filter := _filter_of(row)).is_normal}
     ids: dict[Filter, str] = {}
     for id, filter in filters.items():
         ids.setdefault(filter, id)
@@ -158,7 +164,7 @@ def _immediate_by_pairs(compared: Sequence[_Compared]) -> dict[str, list[str]]:
 
 class _Compared:
     """A filter for pairwise comparison. It keeps its names and equalities, which rule out most pairs cheaply, so that
-    few normal forms need be made."""
+    few normal forms are needed."""
 
     def __init__(self, row: ComparedRow) -> None:
         self.id = row.id
