@@ -108,13 +108,13 @@ def test_edges_between_filters_without_a_normal_form_are_true(found):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(filter_module, "NORMAL_STEPS_MAX", 0)
         parts.boxes_of.cache_clear()
-        parts._coded.cache_clear()
+        parts.coded_filter.cache_clear()
         held = [Filter(str(filter)) for filter in found if not filter.is_empty]
         if not held:
             return
         part, edges, _ = graph_of_rows(rows_of(held, [None] * len(held)))
     parts.boxes_of.cache_clear()
-    parts._coded.cache_clear()
+    parts.coded_filter.cache_clear()
     texts = part.table["filter"].to_pylist()
     for b, text in enumerate(texts):
         for a in edges.values[edges.starts[b] : edges.starts[b + 1]].tolist():

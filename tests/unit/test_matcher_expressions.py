@@ -172,3 +172,14 @@ def test_rules_and_events_like_real_ones() -> None:
     expected = [[i for i, filter in enumerate(filters) if filter.matches(event)] for event in events]
     assert [sorted(ids) for ids in matcher.match_batch(events)] == expected
     assert sum(map(len, expected)) > 5
+
+
+def test_an_expression_of_equal_parts_is_a_single_constraint() -> None:
+    matcher = Matcher()
+    texts = ["x > 1 or x > 1", "x > 1 and x > 1", "y = 2 or (y = 2 and y = 2)", "not (x > 1 and x > 1)"]
+    matcher.add_many(texts, [Filter(text) for text in texts])
+    rows = [{"x": 2}, {"x": 0}, {"y": 2}, {"y": 3}, {}]
+    expected = [sorted(text for text in texts if Filter(text).matches(row)) for row in rows]
+    assert [matcher.match(row) for row in rows] == expected
+    batch = matcher.match_batch(rows)
+    assert [batch[i] for i in range(len(rows))] == expected

@@ -119,6 +119,11 @@ def is_true(
     known, depth = 2 * stamp, 0
     if node_state[root] >= known:
         return node_state[root] > known
+    if node_kind[root] == LEAF:  # all parts were the same constraint
+        return _is_leaf_true(
+            root, stamp, leaf_starts, leaf_tests, pattern_of, rank_of, entry_of, pattern_stamp, type_of, place_of,
+            key_of, buffer, set_pool, pattern_places, blob
+        )
     open_nodes[0, 0], open_nodes[0, 1] = root, node_starts[root]
     while depth >= 0:
         node, at = open_nodes[depth, 0], open_nodes[depth, 1]

@@ -82,7 +82,7 @@ def boxes_of(text: str, dialect: str) -> tuple[Box, ...]:
 
 
 @lru_cache(_KEPT_MAX)
-def _coded(text: str, packed: bytes | None, dialect: str) -> tuple[str, list[str], list[int]]:
+def coded_filter(text: str, packed: bytes | None, dialect: str) -> tuple[str, list[str], list[int]]:
     shape = None if packed is None else _shape(packed)
     spans = hull_of(boxes_of(text, dialect)) if shape is None else shape.spans
     named = sorted((f"{kind}:{name}", least, -greatest) for name, kind, least, greatest in spans)
@@ -121,7 +121,7 @@ def coded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _coded_or_bare(text: str, packed: bytes | None, dialect: str) -> tuple[str, list[str], list[int]]:
     try:
-        return _coded(text, packed, dialect)
+        return coded_filter(text, packed, dialect)
     except CatchmentError:  # its boxes pass a limit of the model: a hard filter without spans
         return f"{HARD}{dialect}:{text}", [], []
 
