@@ -12,10 +12,12 @@ from datetime import datetime
 from itertools import product
 from typing import Any
 
+from catchment.model.advertisement import Advertisement
 from catchment.model.constraint import Constraint, Kind
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.filter import Filter
 from catchment.model.language import And, Expression, Not, Or
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.model.values import Value
 
 Truth = bool | None  # None: unknown
@@ -45,10 +47,19 @@ def glob_matches(pattern: str, text: str) -> bool:
     return bool(text) and head in ("?", text[0]) and glob_matches(rest, text[1:])
 
 
+def without_case(text: str) -> str:
+    """Unicode's simple case folding, character by character: the common folding where that is one character, else the
+    lower-case letter where that is one, else the character itself."""
+    return "".join(next(form for form in (each.casefold(), each.lower(), each) if len(form) == 1) for each in text)
+
+
 def compare(operator: str, value: Any, operand: Any) -> bool:
     """An operator on a value whose type fits; Python compares int and float exactly, str by code point."""
     if operator.startswith("not "):
         return not compare(operator[4:], value, operand)
+    if operator.endswith(" nocase"):
+        folded = [without_case(each) for each in operand] if isinstance(operand, tuple) else without_case(operand)
+        return compare(operator.removesuffix(" nocase"), without_case(value), folded)
     table: dict[str, Callable[[], bool]] = {
         "=": lambda: value == operand,
         "!=": lambda: value != operand,
@@ -85,20 +96,28 @@ def truth(expression: Expression, values: Values) -> Truth:
         case Constraint():
             return holds(expression, values)
         case Not(inner):
-            found = truth(inner, values)
-            return None if found is None else not found
+            inner_truth = truth(inner, values)
+            return None if inner_truth is None else not inner_truth
         case And(parts):
-            found_all = [truth(part, values) for part in parts]
-            return False if False in found_all else None if None in found_all else True
+            truths = [truth(part, values) for part in parts]
+            return False if False in truths else None if None in truths else True
         case Or(parts):
-            found_any = [truth(part, values) for part in parts]
-            return True if True in found_any else None if None in found_any else False
+            truths = [truth(part, values) for part in parts]
+            return True if True in truths else None if None in truths else False
 
 
 def matches(filter: Filter, values: Values) -> bool:
-    """By the constraints it prints, one by one."""
+    """Whether the expression that was written is true."""
     seen = values.matched if isinstance(values, Notification) else values
-    return any(all(holds(one, seen) is True for one in found.constraints) for found in filter.alternatives)
+    return truth(filter.expression, seen) is True
+
+
+def alternatives_match(filter: Filter, values: Values) -> bool:
+    """By the alternatives of the normal form, constraint by constraint."""
+    return any(
+        all(holds(constraint, values) is True for constraint in alternative.constraints)
+        for alternative in filter.alternatives
+    )
 
 
 def match_ids(filters: Mapping[str, Filter], values: Values) -> list[str]:

@@ -14,17 +14,25 @@ from itertools import product
 
 from hypothesis import strategies as st
 
+from catchment.model.advertisement import Advertisement
 from catchment.model.cesql import Cesql
 from catchment.model.constraint import Constraint, Kind, constraint
-from catchment.model.filter import Advertisement, Filter, Pattern, Subscription, union_of
+from catchment.model.filter import Filter
 from catchment.model.language import And, Expression, Not, Or
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern, Subscription
 from catchment.model.values import INT_MAX, INT_MIN, Value
 
 # --- wide ---------------------------------------------------------------------------------------
 
+# Letters that fold in unusual ways: to a character of another length in UTF-8, several to one, or not at all.
+CASED = "aAbBkK\u212aſsSßẞσςΣİıiIǄǅǆᾈᾀÅå\u212bΘϴ𐐀𐐨"
 EDGE_STRINGS = (
     "",
+    "Ab",
+    "aB",
+    "ẞ",
+    "\u212aK",
     "\0",
     "a",
     "A",
@@ -68,7 +76,11 @@ EDGE_TIMES = (
     datetime(2026, 3, 29, 1, 30, tzinfo=UTC),
 )
 
-texts = st.sampled_from(EDGE_STRINGS) | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+texts = (
+    st.sampled_from(EDGE_STRINGS)
+    | st.text(CASED, max_size=3)
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+)
 ints = st.sampled_from(EDGE_INTS) | st.integers(-10, 10) | st.integers(INT_MIN, INT_MAX)
 floats = (
     st.sampled_from(EDGE_FLOATS)
@@ -85,9 +97,21 @@ names = st.sampled_from(
 attribute_names = names.filter(lambda name: not name.startswith("$")) | texts.filter(
     lambda text: bool(text) and not text.startswith("$")
 )
-globs = st.lists(st.sampled_from(("*", "?", "a", "b", "\\*", "\\\\", "é", "\0")), max_size=6).map("".join)
+globs = st.lists(st.sampled_from(("*", "?", "a", "b", "B", "ſ", "\\*", "\\\\", "é", "\0")), max_size=6).map("".join)
 
 ORDERED = ("=", "!=", "<", "<=", ">", ">=")
+TEXT_OPERATORS = (
+    *("= nocase", "!= nocase"),
+    *(
+        f"{negation}{operator}{case}"
+        for negation in ("", "not ")
+        for operator in ("prefix", "suffix", "substring")
+        for case in ("", " nocase")
+    ),
+)
+GLOB_OPERATORS = ("glob", "not glob", "glob nocase", "not glob nocase")
+MEMBERSHIP = st.sampled_from(("in", "in", "not in"))
+MEMBERSHIP_NOCASE = st.sampled_from(("in nocase", "not in nocase"))
 
 
 def constraints_on(name: st.SearchStrategy[str]) -> st.SearchStrategy[Constraint]:
@@ -97,14 +121,14 @@ def constraints_on(name: st.SearchStrategy[str]) -> st.SearchStrategy[Constraint
         st.builds(constraint, name, st.sampled_from(ORDERED), numbers, numeric_kind),
         st.builds(constraint, name, st.sampled_from(ORDERED), times),
         st.builds(constraint, name, st.sampled_from(("=", "!=")), bools),
-        st.builds(constraint, name, st.sampled_from(("prefix", "suffix", "substring")), texts),
-        st.builds(constraint, name, st.sampled_from(("not suffix", "not substring")), texts),
-        st.builds(constraint, name, st.sampled_from(("glob", "not glob")), globs),
-        st.builds(constraint, name, st.just("in"), st.lists(numbers, min_size=1, max_size=4), numeric_kind),
+        st.builds(constraint, name, st.sampled_from(TEXT_OPERATORS), texts),
+        st.builds(constraint, name, st.sampled_from(GLOB_OPERATORS), globs),
+        st.builds(constraint, name, MEMBERSHIP, st.lists(numbers, min_size=1, max_size=4), numeric_kind),
         *(
-            st.builds(constraint, name, st.just("in"), st.lists(kind, min_size=1, max_size=4))
+            st.builds(constraint, name, MEMBERSHIP, st.lists(kind, min_size=1, max_size=4))
             for kind in (texts, bools, times)
         ),
+        st.builds(constraint, name, MEMBERSHIP_NOCASE, st.lists(texts, min_size=1, max_size=4)),
         st.builds(constraint, name, st.just("any"), st.none(), st.sampled_from(tuple(Kind))),
         st.builds(constraint, name, st.just("absent")),
     )
@@ -126,7 +150,24 @@ def expressions(leaves: st.SearchStrategy[Constraint], max_leaves: int = 6) -> s
     )
 
 
-filters = expressions(constraints).map(union_of)
+@st.composite
+def deep_expressions(draw: st.DrawFn, leaves: st.SearchStrategy[Constraint], depth: int = 6) -> Expression:
+    """Nested to just this depth: at each level `not`, or `and` or `or` with other parts that nest less."""
+    if not depth:
+        return draw(leaves | st.booleans())
+    inner = draw(deep_expressions(leaves, depth - 1))
+    kind = draw(st.sampled_from((And, Or, And, Or, Not)))
+    if kind is Not:
+        return Not(inner)
+    others = draw(st.lists(expressions(leaves, 2), min_size=1, max_size=2))
+    at = draw(st.integers(0, len(others)))
+    parts = (*others[:at], inner, *others[at:])
+    return And(parts) if kind is And else Or(parts)
+
+
+filters = (expressions(constraints) | deep_expressions(constraints)).map(Filter.of_expression)
+# What posets, graphs and neighbors hold.
+routed_filters = filters.map(lambda filter: filter.routed)
 advertisements = st.lists(constraints.filter(lambda one: one.operator != "absent"), min_size=1, max_size=5).map(
     lambda found: Advertisement.of(*found)
 )
@@ -180,7 +221,8 @@ def _neighbors(operand: object) -> list[Value]:
     if isinstance(operand, int | float):
         return _near_number(operand)
     if isinstance(operand, str):
-        return [operand, operand + "\0", operand + "a", "a" + operand, operand[:-1], operand[1:]]
+        cases = [operand.upper(), operand.lower(), operand.swapcase(), operand.casefold()]
+        return [operand, operand + "\0", operand + "a", "a" + operand, operand[:-1], operand[1:], *cases]
     if isinstance(operand, datetime):
         tick = timedelta(microseconds=1)
         later = [operand + tick] if operand < EDGE_TIMES[1] else []
@@ -209,6 +251,10 @@ SMALL_NUMBERS: tuple[Value, ...] = (
 )
 SMALL_TIMES = tuple(EDGE_TIMES[2] + timedelta(microseconds=step) for step in range(-2, 4))
 small_times = st.sampled_from(SMALL_TIMES[1:-1])
+# Operands use b and B; a character lies below each, between and above them.
+cased_texts = st.text("bB", max_size=2)
+cased_globs = st.lists(st.sampled_from(("*", "?", "b", "B")), max_size=3).map("".join)
+CASED_STRINGS = tuple("".join(letters) for size in range(6) for letters in product("ABab~", repeat=size))
 small_globs = st.lists(st.sampled_from(("*", "?", "b", "c")), max_size=4).map("".join)
 
 
@@ -218,12 +264,22 @@ def small_string_constraints(name: str = "s") -> st.SearchStrategy[Constraint]:
         st.builds(
             constraint,
             st.just(name),
-            st.sampled_from(("prefix", "suffix", "substring", "not suffix", "not substring")),
+            st.sampled_from(("prefix", "suffix", "substring", "not prefix", "not suffix", "not substring")),
             small_texts,
         ),
         st.builds(constraint, st.just(name), st.sampled_from(("glob", "not glob")), small_globs),
-        st.builds(constraint, st.just(name), st.just("in"), st.lists(small_texts, min_size=1, max_size=3)),
+        st.builds(constraint, st.just(name), MEMBERSHIP, st.lists(small_texts, min_size=1, max_size=3)),
         st.builds(constraint, st.just(name), st.just("any"), st.none(), st.just(Kind.STRING)),
+    )
+
+
+def cased_constraints(name: str = "s") -> st.SearchStrategy[Constraint]:
+    """On a string, with case and without: operands of B and b, in the domain CASED_STRINGS."""
+    return st.one_of(
+        st.builds(constraint, st.just(name), st.sampled_from((*ORDERED, *TEXT_OPERATORS)), cased_texts),
+        st.builds(constraint, st.just(name), st.sampled_from(GLOB_OPERATORS), cased_globs),
+        st.builds(constraint, st.just(name), MEMBERSHIP, st.lists(cased_texts, min_size=1, max_size=3)),
+        st.builds(constraint, st.just(name), MEMBERSHIP_NOCASE, st.lists(cased_texts, min_size=1, max_size=3)),
     )
 
 
@@ -231,7 +287,7 @@ def small_scalar_constraints(name: st.SearchStrategy[str]) -> st.SearchStrategy[
     numeric_kind = st.sampled_from((None, Kind.INT, Kind.FLOAT))
     return st.one_of(
         st.builds(constraint, name, st.sampled_from(ORDERED), small_numbers, numeric_kind),
-        st.builds(constraint, name, st.just("in"), st.lists(small_numbers, min_size=1, max_size=3), numeric_kind),
+        st.builds(constraint, name, MEMBERSHIP, st.lists(small_numbers, min_size=1, max_size=3), numeric_kind),
         st.builds(constraint, name, st.sampled_from(ORDERED), small_times),
         st.builds(constraint, name, st.sampled_from(("=", "!=")), bools),
         st.builds(
@@ -243,6 +299,7 @@ def small_scalar_constraints(name: st.SearchStrategy[str]) -> st.SearchStrategy[
 
 
 SCALARS: tuple[Value | None, ...] = (None, *SMALL_NUMBERS, *SMALL_TIMES, True, False, *FEW_STRINGS)
+CASED_DOMAIN: dict[str, tuple[Value | None, ...]] = {"s": (None, *CASED_STRINGS, 0)}
 SMALL_STRING_DOMAIN: dict[str, tuple[Value | None, ...]] = {"s": (None, *SMALL_STRINGS, 0)}
 SMALL_SCALAR_DOMAIN: dict[str, tuple[Value | None, ...]] = {"x": SCALARS}
 # Two attributes: a thinner domain each, still with a witness for every region of the operands above.
@@ -271,9 +328,10 @@ def small_pair_constraints() -> st.SearchStrategy[Constraint]:
 
 
 def filters_of(leaves: st.SearchStrategy[Constraint], max_leaves: int = 5) -> st.SearchStrategy[Filter]:
-    return expressions(leaves, max_leaves).map(union_of)
+    return expressions(leaves, max_leaves).map(Filter.of_expression)
 
 
 small_string_filters = filters_of(small_string_constraints(), 4)
+cased_filters = filters_of(cased_constraints(), 3)
 small_scalar_filters = filters_of(small_scalar_constraints(st.just("x")))
 small_pair_filters = filters_of(small_pair_constraints())

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from catchment.errors import LimitError
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.routing.messages import Deliver
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.delegating import DelegatingCore

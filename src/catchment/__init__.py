@@ -2,10 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
+from catchment.model.advertisement import Advertisement
 from catchment.model.cesql import Cesql
 from catchment.model.conjunction import Conjunction
-from catchment.model.filter import Advertisement, Filter, Pattern, Subscription
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern, Subscription
 
 if TYPE_CHECKING:
     from catchment.client import connect, connect_blocking

@@ -8,7 +8,7 @@ import pytest
 from catchment import Filter, Notification
 from catchment.broker import connection as connection_module
 from catchment.broker import server as server_module
-from catchment.model.filter import IDENTITY_CODEPOINTS_MAX
+from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
 from catchment.routing.messages import Cancel, MapIdentity, Subscribe
 from catchment.routing.parts.clients import SEEN_SOURCES_MAX
 from catchment.wire import session as session_module

@@ -29,8 +29,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from catchment.client import Client, ConnectionLostError, connect
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.model.values import Value
 from catchment.routing.core import Table
 from catchment.routing.messages import (

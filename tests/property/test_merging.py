@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catchment.model.filter import Advertisement, Filter
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from catchment.model.merging import perfect_merge_of_advertisements
 from catchment.routing.siena import merging
 from catchment.routing.siena.forwarding import Change

@@ -5,9 +5,10 @@ from datetime import datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catchment.model.filter import Filter, Pattern
+from catchment.model.filter import Filter
 from catchment.model.monitor import Monitor
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from tests import oracle
 from tests.strategies import EDGE_TIMES
 

@@ -9,9 +9,10 @@ from typing import Generic
 from hypothesis import given
 from hypothesis import strategies as st
 
+from catchment.model.advertisement import Advertisement
 from catchment.model.constraint import Constraint, constraint
 from catchment.model.domain import Values
-from catchment.model.filter import Advertisement, Filter
+from catchment.model.filter import Filter
 from catchment.model.strings import UNDECIDED
 from catchment.routing.poset import Case, K, Poset
 from catchment.routing.poset.codes import member, spans
@@ -193,7 +194,7 @@ def test_filters_that_differ_by_little(filters, data) -> None:
     assert_is_right(filters, data)
 
 
-@given(lists_of(strategies.filters, 6), st.data())
+@given(lists_of(strategies.routed_filters, 6), st.data())
 def test_filters_of_every_kind(filters, data) -> None:
     assert_is_right(filters, data)
 

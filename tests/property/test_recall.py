@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catchment.model.constraint import constraint
-from catchment.model.filter import union_of
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.routing.parts import recall
 from tests import oracle
@@ -59,7 +59,7 @@ def test_recalls_what_the_oracle_finds(script, by_group):
             matcher.remove(step)
         else:
             held.add(step)
-            matcher.add(step, union_of(expressions[step]), group=step if by_group else None)
+            matcher.add(step, Filter.of_expression(expressions[step]), group=step if by_group else None)
 
 
 def test_rests_where_nothing_repeats_and_tries_again(monkeypatch):
@@ -67,7 +67,7 @@ def test_rests_where_nothing_repeats_and_tries_again(monkeypatch):
     monkeypatch.setattr(recall, "TRIAL", 4)
     monkeypatch.setattr(recall, "REST_TRIALS", 2)
     matcher = recall.RecallingMatcher(tuple)
-    matcher.add(1, union_of(constraint("x", "any")))
+    matcher.add(1, Filter.of_expression(constraint("x", "any")))
     seen = []
     for x in range(13):
         matcher.answers([Notification({"x": x})])
@@ -80,7 +80,7 @@ def test_groups_of_a_batch_are_told_apart_where_contents_do_not_repeat(monkeypat
     made = itertools.count()
     matcher = recall.RecallingMatcher(lambda ids: (*ids, next(made)), by_group=True)
     for name in "ab":
-        matcher.add(name, union_of(constraint(name, "any")), group=name)
+        matcher.add(name, Filter.of_expression(constraint(name, "any")), group=name)
     matcher.answers([Notification({"x": 1})])
     assert matcher._resting > 0
     rows = [{"a": 1}, {"b": 1}, {"a": 1, "b": 1}, {}, {"b": 2}]

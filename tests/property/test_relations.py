@@ -3,23 +3,29 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catchment.model.filter import Advertisement, Filter, union_of
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from tests import oracle, strategies
 
 STRINGS = list(oracle.assignments(strategies.SMALL_STRING_DOMAIN))
+CASED = list(oracle.assignments(strategies.CASED_DOMAIN))
 SCALARS = list(oracle.assignments(strategies.SMALL_SCALAR_DOMAIN))
 PAIRS = list(oracle.assignments(strategies.SMALL_PAIR_DOMAIN))
 
 
 @given(st.data())
 def test_a_filter_matches_just_where_its_expression_is_true(data: st.DataObject) -> None:
-    expression = data.draw(strategies.expressions(strategies.constraints))
+    leaves = strategies.constraints
+    expression = data.draw(strategies.expressions(leaves) | strategies.deep_expressions(leaves))
     values = data.draw(strategies.near(expression))
-    filter = union_of(expression)
+    filter = Filter.of_expression(expression)
     expected = oracle.truth(expression, values) is True
     assert filter.matches(values) is expected
-    assert oracle.matches(filter, values) is expected, "the alternatives say something else than the boxes"
+    assert oracle.matches(filter, values) is expected
+    if filter.is_normal:
+        assert oracle.alternatives_match(filter, values) is expected, "the normal form says something else"
     assert oracle.disjunctive_matches(oracle.disjunctive(expression), values) is expected
+    assert filter.routed.matches(values) or not expected
 
 
 @given(strategies.constraints, st.data())
@@ -36,6 +42,11 @@ def test_string_relations_are_exact(first: Filter, second: Filter) -> None:
     _relations_are_exact(first, second, STRINGS)
 
 
+@given(strategies.cased_filters, strategies.cased_filters)
+def test_relations_that_ignore_case_are_exact(first: Filter, second: Filter) -> None:
+    _relations_are_exact(first, second, CASED)
+
+
 @given(strategies.small_scalar_filters, strategies.small_scalar_filters)
 def test_scalar_relations_are_exact(first: Filter, second: Filter) -> None:
     _relations_are_exact(first, second, SCALARS)
@@ -47,6 +58,8 @@ def test_relations_across_attributes_are_exact(first: Filter, second: Filter) ->
 
 
 def _relations_are_exact(first: Filter, second: Filter, tried: list[oracle.Values]) -> None:
+    assert first.is_normal
+    assert second.is_normal
     in_first = [oracle.matches(first, values) for values in tried]
     in_second = [oracle.matches(second, values) for values in tried]
     pairs = list(zip(in_first, in_second, strict=True))
@@ -93,7 +106,7 @@ def test_wide_relations_are_sound(data: st.DataObject) -> None:
     """Over every operator and Unicode corner: no notification may contradict an answer."""
     first = data.draw(strategies.expressions(strategies.constraints, 3))
     second = data.draw(strategies.expressions(strategies.constraints, 3))
-    f, g = union_of(first), union_of(second)
+    f, g = Filter.of_expression(first), Filter.of_expression(second)
     for expression in (first, second):
         values = data.draw(strategies.near(expression))
         in_f, in_g = oracle.truth(first, values) is True, oracle.truth(second, values) is True

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catchment.model.constraint import constraint
-from catchment.model.filter import Filter, union_of
+from catchment.model.filter import Filter
 from catchment.routing.summary.ids import Schema
 from catchment.routing.summary.summary import Summary
 from tests import oracle
@@ -52,7 +52,7 @@ def test_plain(conjunctions, notifications, rows_max):
 @settings(max_examples=150)
 def test_anything(data):
     drawn = data.draw(st.lists(expressions(constraints, 4), min_size=1, max_size=4))
-    filters = {i: union_of(expression) for i, expression in enumerate(drawn)}
+    filters = {i: Filter.of_expression(expression) for i, expression in enumerate(drawn)}
     summary = Summary.of(1, filters, Schema())
     for expression in drawn:
         check(summary, filters, data.draw(near(expression)))

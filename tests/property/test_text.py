@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catchment.errors import CatchmentError
+from catchment.model.advertisement import Advertisement
 from catchment.model.constraint import Constraint
-from catchment.model.filter import Advertisement, Filter, Pattern, Subscription, union_of
+from catchment.model.filter import Filter
 from catchment.model.language import parse_filter
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern, Subscription
 from catchment.model.values import checked, format_time, from_key, key_of, parse_time, type_of
 from tests import oracle, strategies
 
@@ -25,7 +27,7 @@ def test_a_constraint_is_what_its_text_parses_to(constraint: Constraint) -> None
 
 @given(strategies.expressions(strategies.constraints))
 def test_an_expression_parses_as_it_is_written(expression) -> None:
-    assert Filter(oracle.text_of(expression)) == union_of(expression)
+    assert Filter(oracle.text_of(expression)) == Filter.of_expression(expression)
 
 
 @given(strategies.filters)

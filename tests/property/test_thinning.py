@@ -7,9 +7,10 @@ from itertools import pairwise
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from catchment.model.filter import Filter, Pattern
+from catchment.model.filter import Filter
 from catchment.model.monitor import HeldMonitor, Monitor
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.routing.siena.messages import Held
 from catchment.routing.siena.thinning import Thinner
 from tests import oracle

@@ -17,7 +17,7 @@ from catchment.model.witness import (
     skeleton_constraints,
     skeleton_witness,
 )
-from tests.strategies import filters, numbers, small_scalar_filters, small_string_filters, times
+from tests.strategies import numbers, routed_filters, small_scalar_filters, small_string_filters, times
 
 _texts = st.text("ab" + JUNK[0], min_size=1, max_size=2)
 _constraints = st.one_of(
@@ -62,7 +62,7 @@ def test_one_witness_decides_between_skeletons(wider, narrower):
     assert (decided and contain(a, b.spans)) == wider.covers(narrower)
 
 
-@given(_conjunctions, filters | small_scalar_filters | small_string_filters | _conjunctions)
+@given(_conjunctions, routed_filters | small_scalar_filters | small_string_filters | _conjunctions)
 @settings(max_examples=300)
 def test_skeleton_and_hull_decide_for_any_filter(wider, narrower):
     a = shape(wider)
@@ -71,7 +71,7 @@ def test_skeleton_and_hull_decide_for_any_filter(wider, narrower):
         assert by_parts == wider.covers(narrower)
 
 
-@given(filters | small_scalar_filters | small_string_filters)
+@given(routed_filters | small_scalar_filters | small_string_filters)
 def test_corners_are_members(found):
     for one in corners(found.boxes):
         assert found.matches(one)

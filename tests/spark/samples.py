@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catchment.matching import Matcher
-from catchment.model.filter import Pattern
 from catchment.model.monitor import Monitor
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 
 if TYPE_CHECKING:
     from catchment.pipeline import Index

@@ -144,6 +144,19 @@ def test_pairs_and_poset_give_the_same_notes(monkeypatch):
     assert by_pairs == notes_of_subscriber(rows)
 
 
+@pytest.mark.parametrize("pairwise_max", [16, 1])
+def test_of_filters_that_mean_the_same_the_later_one_is_redundant(monkeypatch, pairwise_max):
+    monkeypatch.setattr(compare, "PAIRWISE_MAX", pairwise_max)
+    rows = rows_of(["a > 1 or a > 2", "a > 1", "b = 1"])
+    assert notes_of_subscriber(rows) == [(None, None), ("redundant", "000"), (None, None)]
+
+
+def test_a_filter_without_a_normal_form_is_not_in_the_poset(monkeypatch):
+    monkeypatch.setattr(compare, "PAIRWISE_MAX", 1)
+    rows = rows_of([" and ".join(f"(a{i} > 0 or b{i} < 0)" for i in range(8)), "a > 1", "a > 2"])
+    assert notes_of_subscriber(rows) == [("unchecked", None), (None, None), ("redundant", "001")]
+
+
 def test_a_subscriber_with_very_many_filters_is_compared_in_part(monkeypatch):
     monkeypatch.setattr(compare, "SUBSCRIBER_FILTERS_MAX", 2)
     rows = rows_of(f"x > {9 - i}" for i in range(4))

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from catchment.errors import InputError
-from catchment.model.filter import Pattern
 from catchment.model.monitor import Monitor
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from tests.spark.samples import set_changed
 
 pytestmark = pytest.mark.spark

@@ -170,7 +170,7 @@ def test_against_judges_every_line(run: Run, write_lines: WriteLines) -> None:
     assert out.splitlines()[-4:] == [
         "     1  match",
         "     3  no match  price: value 99 is not > 100",
-        '     4  no match  price: type string does not fit number, wanted > 100; symbol: absent, wanted = "DIS"',
+        '     4  no match  symbol: absent, wanted = "DIS"; price: type string does not fit number, wanted > 100',
         "1 matched, 2 did not, 0 bad",
     ]
 

@@ -7,7 +7,7 @@ import pytest
 
 from catchment import Advertisement, Filter, Notification
 from catchment.errors import BadIdError, BadNotificationError, CatchmentError, LimitError
-from catchment.model.filter import IDENTITY_CODEPOINTS_MAX
+from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
 from catchment.node import Node, node
 from catchment.routing.messages import (
     Advertise,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from catchment.model.filter import Advertisement, Filter
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from catchment.routing.poset import Case, Poset
 
 # In the shape of the paper's Figure 12: several roots, chains of different length, a filter below two others.

@@ -50,18 +50,24 @@ class Filter(text)
     method __or__(other)
     property alternatives
     property boxes
+    property canonical
     property comparisons
+    property conjunction
     property conjunctions
     method covers(other)
     class method everything()
+    attribute expression
     class method from_json(data)
     property is_empty
+    property is_normal
     method matches(notification)
     property names
     class method nothing()
     class method of(*constraints)
     class method of_boxes(boxes)
+    class method of_expression(expression)
     method overlaps(other)
+    property routed
     property size
     method to_json()
 class Matcher()

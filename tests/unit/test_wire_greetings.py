@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from catchment.errors import BadIdError
-from catchment.model.filter import IDENTITY_CODEPOINTS_MAX, Filter
+from catchment.model.filter import Filter
+from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
 from catchment.routing.messages import MapIdentity, Subscribe
 from catchment.wire.frames import (
     VERSION,

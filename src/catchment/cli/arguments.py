@@ -14,9 +14,11 @@ from typing import Final, Literal
 
 from catchment.cli.terminal import BadUsage
 from catchment.errors import InputError, ParseError
+from catchment.model.advertisement import Advertisement
 from catchment.model.cesql import Cesql
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.model.values import Value, parse_duration, parse_time
 
 # How much of a long line an error shows around the place where the mistake is.

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from catchment.model.filter import Pattern
+    from catchment.model.pattern import Pattern
     from catchment.pipeline.inputs import Input
 
 PATTERN_HELP: Final = 'The pattern, in quotes: "[a = 1] -> [a = 2] within 5m by host".'

@@ -14,7 +14,6 @@ from cyclopts import Parameter
 
 from catchment.cli.options import OUTPUT_NAMES, JsonFlag, flag
 from catchment.cli.terminal import EXIT_FAILED, BadUsage, console, note
-from catchment.errors import UnavailableError
 
 if TYPE_CHECKING:
     from catchment.sigma import ImportedRule, RejectedRule
@@ -82,13 +81,8 @@ def _files(given: Sequence[str]) -> list[Path]:
 def _read(
     files: Sequence[Path], lower: bool, logsource: bool, quiet: bool
 ) -> tuple[list[ImportedRule], list[RejectedRule]]:
-    from catchment.sigma import FILE_BYTES_MAX, ImportedRule, LetterCase, RuleReader, knows_nocase
+    from catchment.sigma import FILE_BYTES_MAX, ImportedRule, LetterCase, RuleReader
 
-    if not lower and not knows_nocase():
-        raise UnavailableError(
-            "Sigma compares without case, and this version has no operators for that: use --lower, and publish "
-            "notifications in lower case"
-        )
     reader = RuleReader(LetterCase.LOWER if lower else LetterCase.NOCASE, with_log_source=logsource)
     imported: list[ImportedRule] = []
     rejected: list[RejectedRule] = []

@@ -16,7 +16,7 @@ from catchment.model.notification import Notification
 
 if TYPE_CHECKING:
     from catchment.client import Client
-    from catchment.model.filter import Advertisement
+    from catchment.model.advertisement import Advertisement
 
 STANDARD_INPUT: Final = "-"
 # How many notifications from standard input go to the broker in one request.

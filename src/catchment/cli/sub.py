@@ -15,7 +15,8 @@ from catchment.cli.client import with_client
 from catchment.cli.options import DialectOption, IdentityOption, JsonFlag, UrlOption
 from catchment.cli.terminal import BadUsage, console
 from catchment.model.cesql import Cesql
-from catchment.model.filter import Filter, Pattern
+from catchment.model.filter import Filter
+from catchment.model.pattern import Pattern
 from catchment.model.values import format_time
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self, TypeVar
 from catchment.client.client import Ack, Client, Subscription
 from catchment.client.deliveries import Delivered, Queue
 from catchment.client.problems import ConnectionLostError
-from catchment.model.filter import Advertisement
+from catchment.model.advertisement import Advertisement
 from catchment.model.notification import Notification
 from catchment.routing.messages import Wanted
 

@@ -30,9 +30,11 @@ from catchment.client.connection import ConnectionToBroker, Delivering, connecte
 from catchment.client.deliveries import Delivered, Queue
 from catchment.client.problems import ConnectionLostError
 from catchment.errors import BadIdError, CatchmentError, InputError, shown
+from catchment.model.advertisement import Advertisement
 from catchment.model.cesql import Cesql
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.routing.messages import (
     Advertise,
     Cancel,

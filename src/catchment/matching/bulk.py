@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -16,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.errors import BadIdError, shown
-from catchment.matching import index, saved_index
+from catchment.matching import saved_index
+from catchment.matching import source as sources
 from catchment.matching.encode import packed
 from catchment.matching.ids import Ids, id_bytes
-from catchment.matching.index import Source
-from catchment.matching.segment import INGESTED_FILTERS_MAX, Segment, alternatives_of
+from catchment.matching.packing import packable, unpacked
+from catchment.matching.segment import INGESTED_FILTERS_MAX, Segment
+from catchment.matching.source import Source
 from catchment.model.cesql import Cesql
-from catchment.model.conjunction import Conjunction
-from catchment.model.constraint import Constraint, Kind
 from catchment.model.filter import Filter
 
 Array = np.ndarray[Any, Any]
@@ -38,24 +37,13 @@ _ARRAY_HEAD, _STRING = 0xDD, 1
 
 
 def pack_filter(filter: Filter) -> bytes:
-    """A filter as an index takes it in: its alternatives, as msgpack."""
-    return _ENCODER.encode(filter.alternatives)
+    """A filter as an index takes it in, as msgpack."""
+    return _ENCODER.encode(packable(filter))
 
 
-def unpack_filter(packed: bytes) -> tuple[Conjunction, ...]:
-    """The alternatives of a packed filter."""
-    alternatives = _DECODER.decode(packed)
-    return tuple(Conjunction(tuple(map(_constraint, alternative["constraints"]))) for alternative in alternatives)
-
-
-def _constraint(fields: dict[str, Any]) -> Constraint:
-    value = fields["value"]
-    operand = tuple(map(_utc, value)) if isinstance(value, list) else _utc(value)
-    return Constraint(fields["name"], fields["operator"], operand, Kind(fields["kind"]))
-
-
-def _utc(value: Any) -> Any:
-    return value.astimezone(UTC) if isinstance(value, datetime) else value
+def unpack_filter(packed: bytes) -> Filter:
+    """The filter that was packed."""
+    return unpacked(_DECODER.decode(packed))
 
 
 # --- many ---------------------------------------------------------------------------------------
@@ -85,7 +73,7 @@ class Gathered:
         """Adds subscriptions in the other dialect, of which there are few."""
         self._ingest()
         self._expressions |= {self._count + i: expression for i, expression in enumerate(expressions)}
-        source = index.ingested(packed([alternatives_of(expression) for expression in expressions]), len(expressions))
+        source = sources.ingested(packed([packable(expression) for expression in expressions]), len(expressions))
         self._take(source, *_id_table(pa.array(ids, pa.string())))
 
     def _ingest(self) -> None:
@@ -96,7 +84,7 @@ class Gathered:
         self._waiting, self._waiting_count = [], 0
         head = bytes([_ARRAY_HEAD]) + len(filters).to_bytes(4, "big")
         buffer = np.frombuffer(b"".join((head, _content(filters)[0])), np.uint8)
-        self._take(index.ingested(buffer, len(filters)), *_id_table(ids))
+        self._take(sources.ingested(buffer, len(filters)), *_id_table(ids))
 
     def _take(self, source: Source, blob: Array, ends: Array) -> None:
         self._sources.append(source)
@@ -108,7 +96,7 @@ class Gathered:
         self._ingest()
         if not self._count:
             return Segment.of([], [], np.zeros(0, I64))
-        source = self._sources[0] if len(self._sources) == 1 else index.merged(self._sources)
+        source = self._sources[0] if len(self._sources) == 1 else sources.merged(self._sources)
         self._sources = []
         bases = np.cumsum([0, *(len(blob) for blob, _ in self._ids)])
         starts = np.concatenate([[0], *(ends + base for (_, ends), base in zip(self._ids, bases, strict=False))])

@@ -16,9 +16,9 @@ from typing import Any, Final
 import numpy as np
 
 from catchment.errors import BadIdError, shown
-from catchment.matching.index import slots_for
 from catchment.matching.kernels import ids as kids
 from catchment.matching.kernels import rank as kr
+from catchment.matching.source import slots_for
 from catchment.model.values import INT_MAX, INT_MIN
 
 Array = np.ndarray[Any, Any]

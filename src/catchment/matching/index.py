@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from catchment.matching.access import expressions_of
 from catchment.matching.cuts import Cuts, cuts_of, distinct, starts_of
 from catchment.matching.kernels import compile as kc
 from catchment.matching.kernels import grams as kg
-from catchment.matching.kernels import ids as kids
 from catchment.matching.kernels import ingest as ki
+from catchment.matching.kernels import nodes as kn
 from catchment.matching.kernels import rank as kr
 from catchment.matching.kernels import tree as kt
 from catchment.matching.kernels.tables import (
@@ -29,6 +30,7 @@ from catchment.matching.kernels.tables import (
     A_TIMES,
     Tables,
 )
+from catchment.matching.source import Source, slots_for
 
 Array = np.ndarray[Any, Any]
 I32, I64 = np.int32, np.int64
@@ -38,23 +40,6 @@ LEAF_ROWS = 16
 SCAN_EDGES = 12
 # An interval that so many rows share comes before intervals that fewer rows share in the order of tests.
 SHARED_ROWS_MIN = 8
-# The least bytes of msgpack that a constraint with its field names takes, and a conjunction.
-_CONSTRAINT_BYTES_MIN, _CONJUNCTION_BYTES_MIN = 24, 13
-
-
-class Source(NamedTuple):
-    """What an index is built from: filters as lists of conjunctions, and these as lists of constraints."""
-
-    blob: Array  # the constraints as msgpack, one after another
-    starts: Array  # where each constraint starts in `blob`
-    members: Array  # the constraints of all conjunctions, as numbers
-    conjunction_starts: Array  # where each conjunction starts in `members`
-    conjunctions: Array  # the conjunctions of all filters, as numbers
-    filter_starts: Array  # where each filter starts in `conjunctions`
-
-    @property
-    def size(self) -> int:
-        return len(self.filter_starts) - 1
 
 
 class Rows(NamedTuple):
@@ -98,6 +83,7 @@ class Tree(NamedTuple):
 class Grams(NamedTuple):
     """The grams of the patterns, see `gram_…` and `literal_…` in `kernels/tables.py`."""
 
+    bits: Array
     slots: Array
     hashes: Array
     starts: Array
@@ -105,113 +91,22 @@ class Grams(NamedTuple):
     literal_places: Array
     literal_blob: Array
     sizes: Array
-
-
-def slots_for(count: int) -> Array:
-    """An empty hash table for so many entries."""
-    return np.full(1 << max(3, (2 * count).bit_length()), -1, I32)
-
-
-# --- sources ------------------------------------------------------------------------------------
-
-
-def ingested(buffer: Array, filters: int) -> Source:
-    """The source of the filters in a msgpack array."""
-    most = len(buffer) // _CONSTRAINT_BYTES_MIN + 1
-    blob, starts = np.empty(len(buffer) + 1, np.uint8), np.zeros(most + 1, I64)
-    members, hashes = np.empty(most, I32), np.empty(most, I32)
-    conjunction_starts = np.zeros(len(buffer) // _CONJUNCTION_BYTES_MIN + 2, I64)
-    filter_starts, state = np.zeros(filters + 1, I64), np.zeros(8, I64)
-    ki.ingest(buffer, blob, starts, hashes, slots_for(most), state, members, conjunction_starts, filter_starts)
-    count = int(state[ki.ALTERNATIVES])
-    return Source(
-        blob[: state[ki.BLOB]],
-        starts[: state[ki.CONSTRAINTS] + 1],
-        members[: state[ki.MEMBERS]],
-        conjunction_starts[: count + 1],
-        np.arange(count, dtype=I32),
-        filter_starts,
-    )
-
-
-def chosen(source: Source, numbers: Array) -> Source:
-    """Some filters of a source, in the given order, without the conjunctions and constraints that only others use."""
-    sizes = np.diff(source.filter_starts)[numbers]
-    filter_starts, conjunctions = np.zeros(len(numbers) + 1, I64), np.empty(int(sizes.sum()), I32)
-    kids.gather_lists(source.conjunctions, source.filter_starts, numbers, conjunctions, filter_starts)
-    used, conjunctions = _renumbered(conjunctions, len(source.conjunction_starts) - 1)
-    sizes = np.diff(source.conjunction_starts)[used]
-    conjunction_starts, members = np.zeros(len(used) + 1, I64), np.empty(int(sizes.sum()), I32)
-    kids.gather_lists(source.members, source.conjunction_starts, used, members, conjunction_starts)
-    used, members = _renumbered(members, len(source.starts) - 1)
-    sizes = np.diff(source.starts)[used]
-    starts, blob = np.zeros(len(used) + 1, I64), np.empty(int(sizes.sum()), np.uint8)
-    kids.gather_bytes(source.blob, source.starts, used, blob, starts)
-    return Source(blob, starts, members, conjunction_starts, conjunctions, filter_starts)
-
-
-def _renumbered(values: Array, count: int) -> tuple[Array, Array]:
-    """Which numbers below `count` occur among the values, and each value as its place among those."""
-    is_used = np.zeros(count, bool)
-    is_used[values] = True
-    return np.flatnonzero(is_used), (np.cumsum(is_used) - 1)[values].astype(I32)
-
-
-def merged(sources: list[Source]) -> Source:
-    """The filters of several sources, one after another; equal constraints become one."""
-    most = sum(len(source.starts) - 1 for source in sources)
-    blob = np.empty(sum(len(source.blob) for source in sources) + 1, np.uint8)
-    starts, hashes, slots, state = np.zeros(most + 1, I64), np.empty(most, I32), slots_for(most), np.zeros(8, I64)
-    members, conjunctions, ends, filter_ends = [], [], [np.zeros(1, I64)], [np.zeros(1, I64)]
-    lists, listed, filtered = 0, 0, 0  # conjunctions, members, and conjunctions of filters so far
-    for source in sources:
-        number_of = np.empty(len(source.starts) - 1, I32)
-        ki.absorb(source.blob, source.starts, blob, starts, hashes, slots, state, number_of)
-        members.append(number_of[source.members])
-        conjunctions.append(source.conjunctions + I32(lists))
-        ends.append(source.conjunction_starts[1:] + listed)
-        filter_ends.append(source.filter_starts[1:] + filtered)
-        lists, listed = lists + len(source.conjunction_starts) - 1, listed + len(source.members)
-        filtered += len(source.conjunctions)
-    return Source(
-        blob[: state[ki.BLOB]],
-        starts[: state[ki.CONSTRAINTS] + 1],
-        np.concatenate(members),
-        np.concatenate(ends),
-        np.concatenate(conjunctions),
-        np.concatenate(filter_ends),
-    )
-
-
-def deduplicated(source: Source) -> Source:
-    """The same filters with equal conjunctions stored once."""
-    lists = len(source.conjunction_starts) - 1
-    firsts, number_of = np.empty(lists, I64), np.empty(lists, I32)
-    hashes = np.empty(lists, I64)
-    count = ki.intern_lists(source.members, source.conjunction_starts, slots_for(lists), hashes, firsts, number_of)
-    firsts = firsts[:count]
-    starts, members = np.zeros(count + 1, I64), np.empty(len(source.members), I32)
-    kids.gather_lists(source.members, source.conjunction_starts, firsts, members, starts)
-    return source._replace(
-        members=members[: starts[-1]].copy(),
-        conjunction_starts=starts,
-        conjunctions=number_of[source.conjunctions],
-        blob=source.blob.copy(),
-        starts=source.starts.copy(),
-    )
+    pattern_of: Array
 
 
 # --- building -----------------------------------------------------------------------------------
 
 
 def built(source: Source) -> tuple[Tables, Array]:
-    """The tables of a deduplicated source, and its filters in the order of their new numbers."""
+    """The tables of a deduplicated source, and its filters in the order in which they are numbered."""
     constraints = len(source.starts) - 1
     names, parsed = np.empty((constraints, 2), I64), np.zeros((constraints, ki.C_COLUMNS), I64)
     attributes = ki.parse_constraints(source.blob, source.starts, slots_for(constraints), names, parsed)
     names = names[:attributes].copy()
     attribute_slots = slots_for(attributes)
     ki.fill_name_slots(source.blob, names, attribute_slots)
+    expressions = expressions_of(source, parsed)
+    source = expressions.with_access(source)
     cuts = cuts_of(source.blob, parsed, attributes)
     set_starts, set_pool = _sets(source.blob, parsed, cuts)
     rows = _rows(source, parsed, cuts, set_starts, set_pool)
@@ -222,9 +117,9 @@ def built(source: Source) -> tuple[Tables, Array]:
     tree = _tree(rows, edges, LEAF_ROWS, SCAN_EDGES)
     row_tests, tests = _remaining_tests(rows, edges, tree)
     kt.mark_flat(tree.groups, tree.row, tree.own, tree.group, row_tests)
-    grams = _grams(source.blob, parsed, tree)
-    numbered, row_runs, row_shared, shared = _numbering(source, rows, tree.row_order)
-    has_patterns = bool(np.isin(kind, _PATTERN_KINDS).any())
+    leaf_starts, leaf_tests = _leaf_tests(source, parsed, cuts, set_starts, set_pool)
+    grams = _grams(source.blob, parsed, tree, _pattern_leaves(source.blob, parsed, leaf_tests))
+    numbered, row_runs, row_shared, shared, others = _numbering(source, rows, tree.row_order)
     return (
         Tables(
             blob=source.blob,
@@ -251,19 +146,40 @@ def built(source: Source) -> tuple[Tables, Array]:
             row_shared=row_shared,
             shared=shared,
             set_pool=set_pool,
-            pattern_places=parsed[:, [ki.C_START, ki.C_COUNT]].copy() if has_patterns else np.zeros((0, 2), I64),
-            gram_slots=grams.slots,
-            gram_hashes=grams.hashes,
-            gram_starts=grams.starts,
-            gram_patterns=grams.patterns,
-            literal_places=grams.literal_places,
-            literal_blob=grams.literal_blob,
+            pattern_places=_pattern_places(parsed, grams, kind, leaf_tests[:, 0] & kc.TEST_KIND_MASK),
+            **_gram_tables(grams),
+            shared_root=source.roots[others],
+            expression_kind=source.node_kind,
+            expression_starts=source.node_starts,
+            expression_children=expressions.children,
+            leaf_starts=leaf_starts,
+            leaf_tests=leaf_tests,
         ),
         numbered,
     )
 
 
 _PATTERN_KINDS = (kc.T_SUBSTRING, kc.T_GLOB, kc.T_NOT_SUBSTRING, kc.T_NOT_GLOB)
+
+
+def _pattern_places(parsed: Array, grams: Grams, *kinds: Array) -> Array:
+    """Where the text of each constraint stands, if any test of these kinds reads it."""
+    if len(grams.literal_places) or any(np.isin(some, _PATTERN_KINDS).any() for some in kinds):
+        return parsed[:, [ki.C_START, ki.C_COUNT]].copy()
+    return np.zeros((0, 2), I64)
+
+
+def _gram_tables(grams: Grams) -> dict[str, Array]:
+    return {
+        "gram_bits": grams.bits,
+        "gram_slots": grams.slots,
+        "gram_hashes": grams.hashes,
+        "gram_starts": grams.starts,
+        "gram_patterns": grams.patterns,
+        "literal_places": grams.literal_places,
+        "literal_blob": grams.literal_blob,
+        "pattern_of": grams.pattern_of,
+    }
 
 
 def _attribute_table(names: Array, cuts: Cuts, grams: Grams) -> Array:
@@ -282,7 +198,8 @@ def _attribute_table(names: Array, cuts: Cuts, grams: Grams) -> Array:
 def _sets(blob: Array, parsed: Array, cuts: Cuts) -> tuple[Array, Array]:
     """The ranks of every `in`: where those of each constraint start, and the ranks."""
     starts = np.zeros(len(parsed) + 1, I64)
-    pool = np.empty(int(parsed[parsed[:, ki.C_OPERATOR] == ki.IN, ki.C_COUNT].sum()), I32)
+    is_in = parsed[:, ki.C_OPERATOR] & (ki.NOT - 1) == ki.IN
+    pool = np.empty(int(parsed[is_in, ki.C_COUNT].sum()), I32)
     if len(pool):
         cut = (cuts.number_cut, cuts.time_cut, cuts.string_cut)
         kc.list_sets(blob, parsed, cuts.first_cut, cuts.sections, *cut, starts, pool)
@@ -308,6 +225,37 @@ def _rows(source: Source, parsed: Array, cuts: Cuts, set_starts: Array, set_pool
     used[:] = 0
     kc.compile_rows(*fixed, True, *compiled, used)
     return compiled
+
+
+def _leaf_tests(source: Source, parsed: Array, cuts: Cuts, set_starts: Array, set_pool: Array) -> tuple[Array, Array]:
+    """The tests of the leaves of all expressions, by node."""
+    leaves = np.flatnonzero(source.node_kind == kn.LEAF)
+    constraints = source.node_children[source.node_starts[leaves]].astype(I64)
+    dimensions = len(cuts.sections)
+    room = (np.full(dimensions, -1, I64), np.full(dimensions, -1, I64), np.empty(4, I64), np.empty((8, 3), I64))
+    given = (constraints, source.blob, parsed, cuts.first_cut, cuts.sections, cuts.reversed_of)
+    fixed = (*given, cuts.number_cut, cuts.time_cut, cuts.string_cut, set_starts, set_pool, *room)
+    used = np.zeros(2, I64)
+    kc.compile_leaves(*fixed, False, np.empty(0, I64), np.empty((0, 3), I32), used)
+    starts, tests = np.zeros(len(leaves) + 1, I64), np.empty((int(used[kc.TESTS]), 3), I32)
+    used[:] = 0
+    kc.compile_leaves(*fixed, True, starts, tests, used)
+    sizes = np.zeros(len(source.node_kind), I64)
+    sizes[leaves] = np.diff(starts)
+    by_node = np.zeros(len(source.node_kind) + 1, I32)
+    np.cumsum(sizes, out=by_node[1:])
+    return by_node, tests
+
+
+def _pattern_leaves(blob: Array, parsed: Array, leaf_tests: Array) -> Array:
+    """The constraints of leaves that are patterns with a literal piece, negated or not."""
+    is_pattern = np.isin(leaf_tests[:, 0] & kc.TEST_KIND_MASK, _PATTERN_KINDS)
+    patterns = np.unique(leaf_tests[is_pattern, 1]).astype(I64)
+    has_literal = np.empty(len(patterns), I64)
+    if len(patterns):
+        kg.has_literal(blob, parsed, patterns, has_literal)
+    with_literal: Array = patterns[has_literal != 0]
+    return with_literal
 
 
 # --- edges --------------------------------------------------------------------------------------
@@ -413,34 +361,39 @@ def _remaining_tests(rows: Rows, edges: Edges, tree: Tree) -> tuple[Array, Array
     return starts, tests
 
 
-def _grams(blob: Array, parsed: Array, tree: Tree) -> Grams:
-    """The grams of the patterns that lead out of the root."""
+def _grams(blob: Array, parsed: Array, tree: Tree, leaves: Array) -> Grams:
+    """The grams of the patterns that lead out of the root, and of those that are leaves of expressions."""
     nodes = np.arange(0)
     last = int(tree.group[1]) - 1 if len(tree.low) > 1 else -1
     if last >= 0 and tree.groups[last, kt.G_CLASS] == kt.PATTERN:
         nodes = np.arange(tree.groups[last, kt.G_NODE], tree.groups[last + 1, kt.G_NODE])
-    constraints = tree.low[nodes].astype(I64)
+    leading = tree.low[nodes].astype(I64)
+    others = np.setdiff1d(leaves, leading)
+    constraints, nodes = np.concatenate((leading, others)), np.concatenate((nodes, np.full(len(others), -1)))
     count = len(nodes)
     places, blob_size = np.empty((count, 3), I64), int(parsed[constraints, ki.C_COUNT].sum())
     literals = np.empty(blob_size, np.uint8)
     size = kg.list_literals(blob, parsed, constraints, places, literals)
     hashes, offsets, sizes = np.empty(count, I64), np.empty(count, I64), np.empty(count, I64)
-    seen = np.zeros(1 << max(3, (2 * size).bit_length()), I32)
-    kg.choose_grams(places, literals, seen, hashes, offsets, sizes)
+    counts = np.zeros(1 << max(3, (2 * size).bit_length()), I32)
+    kg.choose_grams(places, literals, counts, hashes, offsets, sizes)
     order = np.argsort(hashes, kind="stable")
     fresh, _ = distinct(order, hashes)
     unique = hashes[order][fresh]
-    slots = slots_for(len(unique))
-    kg.fill_slots(unique, slots)
+    slots, bits = slots_for(len(unique)), np.zeros(max(8, len(slots_for(len(unique)))), np.uint8)
+    kg.fill_slots(unique, slots, bits)
     starts = np.append(np.flatnonzero(fresh), count).astype(I32)
     patterns = np.column_stack((order, offsets[order], nodes[order])).astype(I32)
-    return Grams(slots, unique.astype(I32), starts, patterns, places, literals[:size].copy(), sizes)
+    pattern_of = np.full(len(parsed) if len(leaves) else 0, -1, I32)
+    if len(leaves):
+        pattern_of[constraints] = np.arange(count)
+    return Grams(bits, slots, unique.astype(I32), starts, patterns, places, literals[:size].copy(), sizes, pattern_of)
 
 
 # --- numbering ----------------------------------------------------------------------------------
 
 
-def _numbering(source: Source, rows: Rows, row_order: Array) -> tuple[Array, Array, Array, Array]:
+def _numbering(source: Source, rows: Rows, row_order: Array) -> tuple[Array, Array, Array, Array, Array]:
     """Numbers the filters: first those with a single row, in the order of rows, then the others, which are shared by
     rows. Returns the filters by number; by row, where the numbers of its own filters start; by row, where its shared
     filters start; and the numbers of the shared filters."""
@@ -451,14 +404,15 @@ def _numbering(source: Source, rows: Rows, row_order: Array) -> tuple[Array, Arr
     row_of[rows.conjunction] = place
     has_one_row = np.bincount(rows.conjunction, minlength=conjunctions) == 1
     first = source.filter_starts[:-1]
-    is_sole = np.diff(source.filter_starts) == 1
+    # A filter that is an expression is looked at when one of its rows matches, however many it has.
+    is_sole = (np.diff(source.filter_starts) == 1) & (source.roots < 0)
     is_sole[is_sole] = has_one_row[source.conjunctions[first[is_sole]]]
     sole, others = np.flatnonzero(is_sole), np.flatnonzero(~is_sole)
     their_row = row_of[source.conjunctions[first[sole]]]
     numbered = np.concatenate((sole[np.argsort(their_row, kind="stable")], others))
     runs = starts_of(their_row, rows.size).astype(I32)
     row_shared, shared = _shared(source, rows, place, others, len(sole))
-    return numbered, runs, row_shared, shared
+    return numbered, runs, row_shared, shared, others
 
 
 def _shared(source: Source, rows: Rows, place: Array, others: Array, base: int) -> tuple[Array, Array]:

@@ -22,7 +22,8 @@ from catchment.matching.columns import Encoded, encoded_arrow
 from catchment.matching.ids import Id, Ids, id_bytes, sorted_ids
 from catchment.matching.matches import Matches, joined
 from catchment.matching.nearness import near_misses
-from catchment.matching.segment import ALIVE, AnyFilter, Segment, alternatives_of
+from catchment.matching.packing import AnyFilter, packable
+from catchment.matching.segment import ALIVE, Segment
 from catchment.matching.stats import Stats, stats_of
 from catchment.model.conjunction import Conjunction, Matchable
 from catchment.model.explanation import Explanation, explain
@@ -119,7 +120,7 @@ class Matcher:
     def add(self, id: Id, filter: AnyFilter | str, group: Id | None = None) -> None:
         """Adds a subscription; BadIdError if the id is taken. `match_groups` reports its group."""
         parsed = Filter(filter) if isinstance(filter, str) else filter
-        alternatives_of(parsed)  # refuses what is no filter
+        packable(parsed)  # refuses what is no filter
         with self._lock:
             if self._find(id) is not None:
                 raise BadIdError(f"the id {shown(id)} is taken: remove it first")
@@ -342,9 +343,7 @@ class Matcher:
         if isinstance(place, Pending):
             return place.filter
         segment, number = place
-        return segment.expressions.get(number) or Filter.of_boxes(
-            conjunction.box for conjunction in segment.conjunctions_of(number)
-        )
+        return segment.expressions.get(number) or segment.filter_of(number)
 
     def stats(self) -> Stats:
         now = self._snapshot

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from catchment.matching.ids import Id, Ids
-from catchment.matching.index import Source
+from catchment.matching.kernels import nodes as kn
 from catchment.matching.kernels.tables import Entries
 from catchment.matching.segment import Segment
+from catchment.matching.source import Source
 
 Array = np.ndarray[Any, Any]
 I32, I64 = np.int32, np.int64
@@ -29,6 +30,11 @@ def near_misses(segment: Segment, entries: Entries, version: int, limit: int) ->
     filled = np.flatnonzero(np.diff(source.filter_starts))
     if len(filled):
         fewest[filled] = np.minimum.reduceat(in_conjunction[source.conjunctions], source.filter_starts[filled])
+    written = np.flatnonzero(source.roots >= 0)
+    if len(written):
+        in_node = np.zeros(len(source.node_kind), I64)
+        kn.count_failing(source.node_kind, source.node_starts, source.node_children, failing, in_node)
+        fewest[written] = in_node[source.roots[written]]
     near = np.flatnonzero(fewest == 1)
     if len(segment.died):
         near = near[segment.died[near] > version]
@@ -47,7 +53,10 @@ def _constraint_index(segment: Segment) -> Segment:
     source = segment.source
     count = len(source.starts) - 1
     each, starts = np.arange(count, dtype=I32), np.arange(count + 1, dtype=I64)
-    alone = Source(source.blob, source.starts, each, starts, each, starts)
+    none = np.zeros(0, I32)
+    alone = Source(
+        source.blob, source.starts, each, starts, each, starts, np.full(count, -1, I32), none, np.zeros(1, I64), none
+    )
     return Segment.built(alone, Ids.of(range(count)), np.full(count, -1, I64), {})
 
 

@@ -17,16 +17,17 @@ import numpy as np
 
 from catchment.errors import BadIndexError, CatchmentError, shown
 from catchment.matching.ids import Id, Ids
-from catchment.matching.index import Source
 from catchment.matching.kernels.tables import Tables
 from catchment.matching.segment import Segment
+from catchment.matching.source import Source
 from catchment.model.cesql import Cesql
 
 Array = np.ndarray[Any, Any]
 FORMAT: Final = "catchment-index"
 # This grows with every change of what the arrays mean.
 # 2: groups of patterns are in the order in which they are searched; before, some filters were not found.
-VERSION: Final = 2
+# 3: filters that are expressions.
+VERSION: Final = 3
 MANIFEST: Final = "manifest.json"
 _MANIFEST_BYTES_MAX: Final = 1 << 30
 _READ_BYTES: Final = 1 << 22

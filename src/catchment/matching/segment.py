@@ -7,32 +7,41 @@ sees it. When segments are merged, removed subscriptions are left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
-from catchment.errors import BadFilterError, shown
 from catchment.matching import index
-from catchment.matching.encode import checked_size, packed, refusal
+from catchment.matching import source as sources
+from catchment.matching.encode import checked_size, entries_of_mappings, packed, refusal
+from catchment.matching.folded import FoldedNames
 from catchment.matching.ids import Id, Ids
-from catchment.matching.index import Source
 from catchment.matching.kernels import ids as kids
 from catchment.matching.kernels import match as km
 from catchment.matching.kernels import single
-from catchment.matching.kernels.tables import A_NAME, CONTROL_PLACES, Entries, Scratch, SubscriptionColumns, Tables
+from catchment.matching.kernels.tables import (
+    A_NAME,
+    CONTROL_PLACES,
+    OPEN_NODES_MAX,
+    Entries,
+    Scratch,
+    SubscriptionColumns,
+    Tables,
+)
+from catchment.matching.packing import AND, LEAF, AnyFilter, constraint_of, packable
+from catchment.matching.source import Source
 from catchment.matching.workspace import ArrayHandles, ColumnHandles, Workspace, taken
 from catchment.model.cesql import Cesql
 from catchment.model.conjunction import Conjunction
-from catchment.model.constraint import Constraint, Kind
+from catchment.model.constraint import Constraint
+from catchment.model.expression import And, Expression, Or
 from catchment.model.filter import Filter
 from catchment.model.values import Value
 
 Array = np.ndarray[Any, Any]
 I32, I64 = np.int32, np.int64
-AnyFilter = Filter | Conjunction | Cesql
 # Gives the attributes of a notification of the batch: CESQL expressions are evaluated over them.
 Attributes = Callable[[int], Mapping[str, Value]]
 
@@ -76,7 +85,7 @@ class Segment:
             _ingested(filters[first : first + INGESTED_FILTERS_MAX])
             for first in range(0, max(1, len(filters)), INGESTED_FILTERS_MAX)
         ]
-        source = parts[0] if len(parts) == 1 else index.merged(parts)
+        source = parts[0] if len(parts) == 1 else sources.merged(parts)
         expressions = {i: filter for i, filter in enumerate(filters) if isinstance(filter, Cesql)}
         return cls.built(source, Ids.of(ids), groups, expressions)
 
@@ -88,8 +97,8 @@ class Segment:
     @classmethod
     def merged_of(cls, segments: Sequence[Segment], living: Sequence[Array]) -> Segment:
         """The given subscriptions of several segments: those that were alive when the merge began."""
-        sources = [
-            segment.source if len(numbers) == segment.count else index.chosen(segment.source, numbers)
+        kept = [
+            segment.source if len(numbers) == segment.count else sources.chosen(segment.source, numbers)
             for segment, numbers in zip(segments, living, strict=True)
         ]
         ids = Ids.gathered([(segment.ids, numbers) for segment, numbers in zip(segments, living, strict=True)])
@@ -103,7 +112,7 @@ class Segment:
                     if number in place:
                         expressions[base + place[number]] = expression
             base += len(numbers)
-        merged = cls.built(index.merged(sources) if len(sources) > 1 else sources[0], ids, groups, expressions)
+        merged = cls.built(sources.merged(kept) if len(kept) > 1 else kept[0], ids, groups, expressions)
         if any(segment.ids.has_places for segment in segments):
             merged.ids.places  # noqa: B018 -- made here, not while a reader waits
         return merged
@@ -112,11 +121,11 @@ class Segment:
     def built(cls, source: Source, ids: Ids, groups: Array, expressions: dict[int, Cesql]) -> Segment:
         """Builds the index of a source. `ids`, `groups` and `expressions` are in the order of its filters; the index
         numbers the filters anew."""
-        source = index.deduplicated(source)
+        source = sources.deduplicated(source)
         tables, numbered = index.built(source)
         starts, conjunctions = np.zeros(source.size + 1, I64), np.empty(len(source.conjunctions), I32)
         kids.gather_lists(source.conjunctions, source.filter_starts, numbered, conjunctions, starts)
-        source = source._replace(conjunctions=conjunctions, filter_starts=starts)
+        source = source._replace(conjunctions=conjunctions, filter_starts=starts, roots=source.roots[numbered])
         if expressions:
             number_of = np.argsort(numbered)
             expressions = {int(number_of[place]): expression for place, expression in expressions.items()}
@@ -166,18 +175,31 @@ class Segment:
 
     def constraint(self, number: int) -> Constraint:
         text = self.source.blob[self.source.starts[number] : self.source.starts[number + 1]].tobytes()
-        name, operator, value, kind = msgspec.msgpack.decode(text)
-        operand = tuple(map(_utc, value)) if isinstance(value, list) else _utc(value)
-        return Constraint(name, operator, operand, Kind(kind))
+        return constraint_of(*msgspec.msgpack.decode(text))
 
     def conjunction(self, number: int) -> Conjunction:
         starts = self.source.conjunction_starts
         return Conjunction(tuple(map(self.constraint, self.source.members[starts[number] : starts[number + 1]])))
 
-    def conjunctions_of(self, number: int) -> list[Conjunction]:
-        """The alternatives of a subscription's filter."""
+    def filter_of(self, number: int) -> Filter:
+        """The filter of a subscription."""
+        if (root := int(self.source.roots[number])) >= 0:
+            return Filter.of_expression(self._expression(root))
         starts = self.source.filter_starts
-        return list(map(self.conjunction, self.source.conjunctions[starts[number] : starts[number + 1]]))
+        alternatives = tuple(map(self.conjunction, self.source.conjunctions[starts[number] : starts[number + 1]]))
+        if len(alternatives) == 1:
+            return Filter.of(*alternatives[0].constraints)
+        return Filter.of_expression(
+            Or(tuple(And(each.constraints) for each in alternatives)) if alternatives else False
+        )
+
+    def _expression(self, node: int) -> Expression:
+        source = self.source
+        children = source.node_children[source.node_starts[node] : source.node_starts[node + 1]].tolist()
+        if source.node_kind[node] == LEAF:
+            return self.constraint(children[0])
+        parts = tuple(map(self._expression, children))
+        return And(parts) if source.node_kind[node] == AND else Or(parts)
 
     # --- matching ---
 
@@ -190,6 +212,8 @@ class Segment:
 
     def match_single(self, packed: bytes, row: Mapping[str, Value], version: int) -> list[Id]:
         """The ids of the subscriptions that match a notification, sorted; `packed` is the row as msgpack."""
+        if self._folded_names:
+            return self._match_folded(row, version)
         # This does itself what `taken` and `_columns_for` do: a call takes a twentieth of the whole time.
         try:
             workspace = self._workspaces.pop()
@@ -205,6 +229,11 @@ class Segment:
             ids = self._match_single_slowly(count, columns, workspace, packed, row, version)
         self._workspaces.append(workspace)
         return ids
+
+    def _match_folded(self, row: Mapping[str, Value], version: int) -> list[Id]:
+        """The same where some constraints ignore case: as a batch of one."""
+        _, numbers = self.match(entries_of_mappings([row]), version, lambda _: row)
+        return self.ids.sorted(numbers)
 
     def _match_single_slowly(
         self,
@@ -244,7 +273,12 @@ class Segment:
     def names_envelope(self) -> bool:
         """Whether some filter names a field of the envelope. If none does, the envelope need not be read."""
         names = self.tables.attributes[:-1, A_NAME]
-        return bool((self.tables.blob[names] == ord("$")).any())
+        begins = self.tables.blob[names] == ord("$")
+        return int(begins.sum()) > len(self._folded_names)
+
+    @cached_property
+    def _folded_names(self) -> FoldedNames:
+        return FoldedNames(self.tables)
 
     @cached_property
     def _has_groups_only(self) -> bool:
@@ -270,6 +304,8 @@ class Segment:
 
     def _walk(self, entries: Entries, version: int, groups: int) -> tuple[Array, Array]:
         """Matches a batch. `groups` is 0, or the number of groups if groups are asked for instead of numbers."""
+        if self._folded_names:
+            entries = self._folded_names.added_to(entries)
         rows = len(entries.starts) - 1
         offsets = np.zeros(rows + 1, I64)
         out = np.empty(max(_OUTPUT_MIN, int(rows * self._matches_expected * 1.2)), I32)
@@ -320,6 +356,8 @@ class Segment:
             shared_stamp=np.zeros(self.count - int(tables.row_runs[-1]), I64),
             pattern_stamp=np.zeros(len(tables.literal_places), I64),
             group_stamp=np.zeros(int(self.group_of.max(initial=-1)) + 1, I64),
+            node_state=np.zeros(len(tables.expression_kind), I64),
+            open_nodes=np.zeros((OPEN_NODES_MAX, 2), I64),
             control=np.zeros(CONTROL_PLACES, I64),
         )
         return Workspace(scratch)
@@ -339,19 +377,4 @@ class Segment:
 
 
 def _ingested(filters: Sequence[AnyFilter]) -> Source:
-    return index.ingested(packed([alternatives_of(filter) for filter in filters]), len(filters))
-
-
-def alternatives_of(filter: object) -> tuple[Conjunction, ...]:
-    """The conjunctions that the index holds for a filter, a single conjunction, or a CESQL expression."""
-    if type(filter) is Conjunction:
-        return (filter,)
-    if isinstance(filter, Filter):
-        return filter.conjunctions
-    if isinstance(filter, Cesql):
-        return filter.filter.conjunctions
-    raise BadFilterError(f"{shown(filter)} is no filter: use Filter, Conjunction or Cesql")
-
-
-def _utc(value: Any) -> Any:
-    return value.astimezone(UTC) if isinstance(value, datetime) else value
+    return sources.ingested(packed([packable(filter) for filter in filters]), len(filters))

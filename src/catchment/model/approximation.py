@@ -37,6 +37,8 @@ def approximated(filter: Filter, comparisons_max: int, distribution: Distributio
     if comparisons_max < 0:
         raise BadFilterError(f"comparisons_max is {comparisons_max}: it cannot be below 0")
     measure = distribution or Distribution()
+    if filter.comparisons > comparisons_max:
+        filter = filter.routed  # a filter without a normal form has no alternatives to choose from
     while filter.comparisons > comparisons_max:
         filter = _smaller(filter, filter.comparisons - comparisons_max, measure)
     return filter

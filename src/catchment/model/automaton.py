@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 from catchment.model import ranges as rng
+from catchment.model.budget import charge, counted_cache
 from catchment.model.globs import Glob
 from catchment.model.ranges import Ranges
 
@@ -40,6 +40,21 @@ def next_character(character: str) -> str:
     """The next code point that is a character: surrogates are left out."""
     following = chr(ord(character) + 1)
     return chr(ord(_SURROGATES[1]) + 1) if following == _SURROGATES[0] else following
+
+
+def after_prefix(prefix: str) -> str | None:
+    """The least string above all that start with `prefix`; None if there is none."""
+    stem = prefix.rstrip(LAST_CHARACTER)
+    return stem[:-1] + next_character(stem[-1]) if stem else None
+
+
+def prefix_ranges(prefix: str) -> Ranges[str]:
+    return ((prefix, after_prefix(prefix)),)
+
+
+def is_points(ranges: Ranges[str]) -> bool:
+    """Whether the ranges hold single strings only."""
+    return all(high == successor(low) for low, high in ranges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,15 +199,11 @@ def in_first_only(first: bool, second: bool) -> bool:
     return first and not second
 
 
-def in_one_only(first: bool, second: bool) -> bool:
-    return first != second
-
-
 # A lone surrogate, which no string holds. It stands for: the limit was reached, and there may be such a string.
 UNDECIDED: Final = "\ud800"
 
 
-@lru_cache(ANSWERS_MAX)
+@counted_cache(ANSWERS_MAX)
 def some_string(
     first: tuple[Piece, ...], second: tuple[Piece, ...], wanted: Callable[[bool, bool], bool]
 ) -> str | None:
@@ -205,6 +216,7 @@ def some_string(
         if wanted(*automaton.accepts(state)):
             return states[state]
         steps += automaton.steps_per_state
+        charge(automaton.steps_per_state)
         if steps > AUTOMATON_STEPS_MAX:
             return UNDECIDED
         for character in automaton.alphabet:
@@ -248,6 +260,7 @@ def _explored(automaton: _Automaton) -> dict[_State, list[_State]] | None:
     for state in queue:
         if len(queue) * automaton.steps_per_state > AUTOMATON_STEPS_MAX:
             return None
+        charge(automaton.steps_per_state)
         arrows[state] = [automaton.step(state, character) for character in automaton.alphabet]
         fresh = [reached for reached in dict.fromkeys(arrows[state]) if reached not in seen]
         seen.update(fresh)

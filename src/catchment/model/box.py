@@ -66,6 +66,11 @@ class Box:
         """Whether all its sets are unions of ranges: then questions about it need no automaton."""
         return all(values.is_ranges for values in self.sets.values())
 
+    @property
+    def is_easy(self) -> bool:
+        """Whether most questions about it need no automaton."""
+        return all(values.is_easy for values in self.sets.values())
+
     def contains(self, values: Mapping[str, Value]) -> bool:
         """Whether the notification with these attributes lies inside. A name that `values` lacks is absent."""
         return all(values.get(name) in allowed for name, allowed in self.sets.items())

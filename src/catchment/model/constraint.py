@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -19,8 +19,18 @@ from typing import Final
 from catchment.errors import BadFilterError, CatchmentError, LimitError, shown
 from catchment.model import domain, globs
 from catchment.model import ranges as rng
+from catchment.model.budget import uncounted
 from catchment.model.domain import Keys, Values, keys_between
-from catchment.model.strings import Strings, after_prefix, not_glob, of_glob, of_ranges, successor
+from catchment.model.strings import (
+    Strings,
+    after_prefix,
+    none_of_globs,
+    not_glob,
+    of_glob,
+    of_ranges,
+    one_of_globs,
+    successor,
+)
 from catchment.model.values import (
     Json,
     Type,
@@ -71,9 +81,27 @@ KIND_OF_LITERAL: Final[dict[type, Kind]] = {
     datetime: Kind.TIME,
 }
 
-EQUALITY: Final = ("=", "!=", "in")
+EQUALITY: Final = ("=", "!=", "in", "not in")
 ORDER: Final = ("<", "<=", ">", ">=")
-STRING_ONLY: Final = ("prefix", "suffix", "substring", "glob", "not suffix", "not substring", "not glob")
+# Those that ignore case are written `name contains nocase "x"`. `in nocase` is several of `= nocase`.
+NOCASE: Final = (
+    "= nocase",
+    "!= nocase",
+    "in nocase",
+    "prefix nocase",
+    "suffix nocase",
+    "substring nocase",
+    "glob nocase",
+)
+NOT_NOCASE: Final = (
+    *("not in nocase", "not prefix nocase", "not suffix nocase"),
+    *("not substring nocase", "not glob nocase"),
+)
+STRING_ONLY: Final = (
+    *("prefix", "suffix", "substring", "glob", "not prefix", "not suffix", "not substring", "not glob"),
+    *NOCASE,
+    *NOT_NOCASE,
+)
 OPERATORS: Final = (*EQUALITY, *ORDER, *STRING_ONLY, "any", "absent")
 _SPELLINGS: Final = {">*": "prefix", "*<": "suffix", "*": "substring", "contains": "substring", "==": "=", "<>": "!="}
 _SYMBOLS: Final = {"prefix": ">*", "suffix": "*<", "substring": "*"}
@@ -116,7 +144,8 @@ class Constraint:
         negation, operator = ("not ", self.operator[4:]) if self.operator.startswith("not ") else ("", self.operator)
         typed = f"{self.kind} " if self.kind is not _literal_kind(self.value) else ""
         operand = "" if self.value is None else " " + _operand_text(self.value)
-        return f"{negation}{typed}{name} {_SYMBOLS.get(operator, operator)}{operand}"
+        base, nocase = (operator.removesuffix(" nocase"), " nocase") if operator.endswith(" nocase") else (operator, "")
+        return f"{negation}{typed}{name} {_SYMBOLS.get(base, base)}{nocase}{operand}"
 
     def to_json(self) -> dict[str, Json]:
         json: dict[str, Json] = {"name": self.name, "operator": self.operator}
@@ -145,7 +174,7 @@ _JSON_FIELDS: Final = {"name", "operator", "value", "type"}
 def constraint(name: object, operator: object, value: object = None, kind: object = None) -> Constraint:
     """A checked constraint. BadFilterError says which of the arguments do not go together."""
     attribute = _checked_attribute(name)
-    canonical = _SPELLINGS.get(operator, operator) if isinstance(operator, str) else operator
+    canonical = _canonical_operator(operator) if isinstance(operator, str) else operator
     if canonical not in OPERATORS:
         raise BadFilterError(f"unknown operator {shown(operator)} on {shown(name)}: use one of {', '.join(OPERATORS)}")
     assert isinstance(canonical, str)
@@ -156,6 +185,22 @@ def constraint(name: object, operator: object, value: object = None, kind: objec
     except CatchmentError as problem:
         raise _located(problem, f"{shown(attribute)} {canonical}") from None
     return Constraint(attribute, canonical, operand, checked_kind)
+
+
+def _canonical_operator(operator: str) -> str:
+    if operator.endswith(" nocase"):
+        base = operator.removesuffix(" nocase")
+        return f"{_SPELLINGS.get(base, base)} nocase"
+    return _SPELLINGS.get(operator, operator)
+
+
+def as_constraint(given: Constraint | Sequence[object]) -> Constraint:
+    """A constraint, or (name, operator[, value[, type]])."""
+    if isinstance(given, Constraint):
+        return given
+    if isinstance(given, str) or not 2 <= len(given) <= 4:
+        raise BadFilterError(f"{shown(given)} is not a constraint: write (name, operator, value) or add a type")
+    return constraint(*given)
 
 
 def _located(problem: CatchmentError, where: str) -> CatchmentError:
@@ -177,7 +222,7 @@ def _checked_operand(operator: str, value: object) -> Value | tuple[Value, ...] 
         return None
     if value is None:
         raise BadFilterError("needs a value")
-    if operator != "in":
+    if operator.removeprefix("not ") not in ("in", "in nocase"):
         return checked(value)
     if isinstance(value, str) or not hasattr(value, "__iter__"):
         raise BadFilterError(f"needs a list of values, found {shown(value)}")
@@ -222,10 +267,15 @@ def _literal_kind(operand: Value | tuple[Value, ...] | None) -> Kind:
 
 
 def _check_pattern(operator: str, operand: object) -> None:
-    """Compiles the glob that the operator stands for, because that refuses bad patterns."""
-    if operator in STRING_ONLY and operator != "prefix":
-        assert isinstance(operand, str)
-        _GLOB_OF[operator.removeprefix("not ")](operand)
+    """Refuses patterns that are too long, and globs that are none. What they match is compiled when it is needed."""
+    if operator not in STRING_ONLY:
+        return
+    for text in operand if isinstance(operand, tuple) else (operand,):
+        assert isinstance(text, str)
+        if len(text) > globs.GLOB_CODEPOINTS_MAX and operator not in ("prefix", "not prefix"):
+            raise LimitError("GLOB_CODEPOINTS_MAX", globs.GLOB_CODEPOINTS_MAX, f"an operand of {len(text):,}")
+        if "glob" in operator:
+            globs.glob(text)
 
 
 # --- meaning ------------------------------------------------------------------------------------
@@ -242,6 +292,7 @@ def fitting(kind: Kind) -> Values:
 
 
 @lru_cache(_SETS_KEPT_MAX)
+@uncounted
 def _satisfying(kind: Kind, operator: str, value: Value | tuple[Value, ...] | None) -> Values:
     if operator == "absent":
         return domain.ABSENT
@@ -250,8 +301,11 @@ def _satisfying(kind: Kind, operator: str, value: Value | tuple[Value, ...] | No
     if operator == "in":
         assert isinstance(value, tuple)
         return _union_of_equals(kind, value)
-    if operator == "!=":
-        return fitting(kind) - _satisfying(kind, "=", value)
+    if operator.endswith(" nocase"):
+        return domain.of_strings(_strings_nocase(operator, value if isinstance(value, tuple) else (value,)))
+    if operator in ("!=", "not in", "not prefix"):
+        opposite = "=" if operator == "!=" else operator.removeprefix("not ")
+        return fitting(kind) - _satisfying(kind, opposite, value)
     assert value is not None
     assert not isinstance(value, tuple)
     if isinstance(value, str):
@@ -325,6 +379,28 @@ def _strings_satisfying(operator: str, text: str) -> Strings:
     if operator.startswith("not "):
         return not_glob(_GLOB_OF[operator[4:]](text))
     return of_glob(_GLOB_OF[operator](text))
+
+
+_NOCASE_GLOB_OF: Final[dict[str, Callable[[str, bool], globs.Glob]]] = {
+    "=": globs.equal_glob,
+    "!=": globs.equal_glob,
+    "in": globs.equal_glob,
+    "prefix": globs.prefix_glob,
+    "suffix": globs.suffix_glob,
+    "substring": globs.substring_glob,
+    "glob": globs.glob,
+}
+
+
+def _nocase_glob(operator: str, text: str) -> globs.Glob:
+    return _NOCASE_GLOB_OF[operator.removeprefix("not ").removesuffix(" nocase")](text, True)
+
+
+def _strings_nocase(operator: str, texts: tuple[object, ...]) -> Strings:
+    patterns = [_nocase_glob(operator, str(text)) for text in texts]
+    if operator.startswith("not ") or operator == "!= nocase":
+        return not_glob(patterns[0]) if len(patterns) == 1 else none_of_globs(patterns)
+    return of_glob(patterns[0]) if len(patterns) == 1 else one_of_globs(patterns)
 
 
 # --- text ---------------------------------------------------------------------------------------

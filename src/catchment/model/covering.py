@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from catchment.model.box import Box
+from catchment.model.budget import charge
 
 # Comparisons of boxes for one question. A union of n alternatives may need exponentially many; real
 # unions need a handful.
@@ -35,6 +36,7 @@ def covers(wider: Sequence[Box], narrower: Sequence[Box]) -> bool:
 
 def covers_box(wider: Sequence[Box], box: Box, budget: Budget | None = None) -> bool:
     """Whether a box lies within the union `wider`."""
+    charge(4 * len(wider))
     if any(other.covers(box) for other in wider):
         return True
     if len(wider) < 2:
@@ -52,13 +54,16 @@ def _sticks_out(box: Box, wider: Sequence[Box], budget: Budget) -> bool:
         while at < len(wider) and budget.steps > 0 and not wider[at].overlaps(part):
             at += 1
             budget.steps -= 1
+            charge(4)
         if at == len(wider) or budget.steps <= 0:
             return True
         budget.steps -= 1
+        charge(10)
         open_parts.extend((rest, at + 1) for rest in part.minus(wider[at]))
     return False
 
 
 def overlaps(first: Sequence[Box], second: Sequence[Box]) -> bool:
     """Whether the two unions have a notification in common."""
+    charge(4 * len(first) * len(second))
     return any(a.overlaps(b) for a in first for b in second)

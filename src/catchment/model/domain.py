@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import chain
 from typing import Final
 
 from catchment.model import ranges as rng
+from catchment.model.budget import charge
 from catchment.model.ranges import Ranges
 from catchment.model.strings import EVERY_STRING, NO_STRING, Strings
 from catchment.model.strings import all_of as strings_in_all
@@ -62,7 +62,7 @@ class Values:
         return self.absent or any(self.keys) or bool(self.strings)
 
     def __and__(self, other: Values) -> Values:
-        if self is EVERYTHING or self is other:
+        if self is EVERYTHING or self._is_written_as(other):
             return other
         keys = tuple(map(rng.intersection, self.keys, other.keys))
         return Values(self.absent and other.absent, keys, self.strings & other.strings)
@@ -89,16 +89,28 @@ class Values:
 
     def overlaps(self, other: Values) -> bool:
         return (
-            self is other
-            or (self.absent and other.absent)
+            (self.absent and other.absent)
             or any(map(rng.overlap, self.keys, other.keys))
+            or (bool(self.strings) and self.strings.pieces == other.strings.pieces)
             or self.strings.overlaps(other.strings)
+        )
+
+    def _is_written_as(self, other: Values) -> bool:
+        """Whether they are the same without a question to an automaton. What a question costs must not depend on which
+        objects are shared."""
+        return self is other or (
+            self.absent == other.absent and self.keys == other.keys and self.strings.pieces == other.strings.pieces
         )
 
     @property
     def is_ranges(self) -> bool:
         """Whether its strings are a union of ranges, as the keys of the other types always are."""
         return self.strings.is_ranges
+
+    @property
+    def is_easy(self) -> bool:
+        """Whether most questions about it need no automaton."""
+        return self.strings.is_ranges or self.strings.is_loose
 
     @property
     def types(self) -> Iterator[Type]:
@@ -134,12 +146,14 @@ def all_of(sets: Sequence[Values]) -> Values:
     """The intersection of some sets."""
     if len(sets) == 1:
         return sets[0]
-    keys = tuple(reduce(rng.intersection, slots) for slots in zip(*(values.keys for values in sets), strict=True))
+    charge(len(sets) + sum(values.parts for values in sets) // 8)
+    keys = tuple(rng.intersections(slots) for slots in zip(*(values.keys for values in sets), strict=True))
     return Values(all(values.absent for values in sets), keys, strings_in_all([values.strings for values in sets]))
 
 
 def any_of(sets: Sequence[Values]) -> Values:
     """The union of some sets."""
+    charge(len(sets) + sum(values.parts for values in sets) // 8)
     keys = tuple(rng.union(chain(*slots)) for slots in zip(*(values.keys for values in sets), strict=True))
     return Values(any(values.absent for values in sets), keys, strings_in_any([values.strings for values in sets]))
 

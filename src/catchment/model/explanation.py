@@ -1,10 +1,12 @@
 """Why a filter matched a notification or did not, clause by clause, with values that would have matched.
 
-A filter is explained by its alternatives: the conjunctions that are printed, indexed and routed. The alternative with
-the fewest failing clauses is the *nearest*. Each failing clause has an example: a value that satisfies it and all other
-clauses of its alternative on the same attribute. So if a notification gets the examples of an alternative (and loses
-the attributes that must be absent), the alternative always holds. A clause goes without an example only where no
-example of a permitted size is known.
+A filter is explained as it was written. If it is an `or` of conjunctions, these are its alternatives, without those
+that contradict themselves. Otherwise its one alternative is the conjunction that is nearest to holding: of each `or`
+the part with the fewest failing clauses. The alternative with the fewest failing clauses is the *nearest*. Each failing
+clause has an example: a value that satisfies it and all other clauses of its alternative on the same attribute. So if a
+notification gets the examples of an alternative (and loses the attributes that must be absent), the alternative always
+holds. A clause goes without an example where no example of a permitted size is known, and where what is nearest to
+holding contradicts itself.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from catchment.model.cesql import Cesql
 from catchment.model.conjunction import Conjunction, Matchable
 from catchment.model.constraint import KIND_OF_LITERAL, TYPES_OF_KIND, Constraint, literal, quoted_name
 from catchment.model.domain import EVERYTHING, INTEGER_KEYED, Values
+from catchment.model.expression import And, Expression, Or, positive
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.model.values import (
@@ -182,12 +185,53 @@ def explain(filter: Filter | Cesql, notification: Matchable) -> Explanation:
     values = notification.matched if isinstance(notification, Notification) else notification
     if isinstance(filter, Cesql):
         return replace(explain(filter.filter, values), expression=_expression(filter, values))
-    return Explanation(
-        tuple(
-            ExplainedAlternative(conjunction, tuple(_clauses(conjunction, values)))
-            for conjunction in filter.alternatives
-        )
-    )
+    alternatives = [] if filter.is_empty else _alternatives(positive(filter.expression), values)
+    return Explanation(tuple(ExplainedAlternative(each, tuple(_clauses(each, values))) for each in alternatives))
+
+
+def _alternatives(expression: Expression, values: Mapping[str, Value]) -> list[Conjunction]:
+    """The conjunctions of a positive form that is an `or` of such, else the nearest one."""
+    parts = expression.parts if isinstance(expression, Or) else (expression,)
+    written = [_conjunction(part) for part in parts]
+    if None in written:
+        return [Conjunction(tuple(dict.fromkeys(_nearest(expression, values, ()))))]
+    return [each for each in written if each is not None and not Filter.of(*each.constraints).is_empty]
+
+
+def _conjunction(expression: Expression) -> Conjunction | None:
+    if expression is True:
+        return Conjunction(())
+    parts = expression.parts if isinstance(expression, And) else (expression,)
+    constraints = tuple(part for part in parts if isinstance(part, Constraint))
+    return Conjunction(constraints) if len(constraints) == len(parts) else None
+
+
+def _nearest(
+    expression: Expression, values: Mapping[str, Value], fixed: tuple[Constraint, ...]
+) -> tuple[Constraint, ...]:
+    """The clauses of a positive form that would have to hold: of each `or` the part with the fewest that fail, if it
+    does not contradict the clauses that are fixed already."""
+    match expression:
+        case Constraint():
+            return (expression,)
+        case And(parts):
+            clauses = tuple(part for part in parts if isinstance(part, Constraint))
+            for part in parts:
+                if not isinstance(part, Constraint):
+                    clauses += _nearest(part, values, fixed + clauses)
+            return clauses
+        case Or(parts):
+            choices = [_nearest(part, values, fixed) for part in parts]
+            choices.sort(key=lambda clauses: sum(not each.matches(values.get(each.name)) for each in clauses))
+            return next((clauses for clauses in choices if not _contradict(fixed, clauses)), choices[0])
+        case _:
+            raise AssertionError("a positive form has neither `not` nor truth values within it")
+
+
+def _contradict(fixed: tuple[Constraint, ...], clauses: tuple[Constraint, ...]) -> bool:
+    """Whether some attribute cannot meet both."""
+    names = {clause.name for clause in fixed} & {clause.name for clause in clauses}
+    return any(Filter.of(*(each for each in fixed + clauses if each.name == name)).is_empty for name in names)
 
 
 def _expression(expression: Cesql, values: Mapping[str, Value]) -> ExplainedExpression:
@@ -226,6 +270,8 @@ _WORDS: Final = {
     "suffix": ("ends with {}", "does not end with {}"),
     "substring": ("contains {}", "does not contain {}"),
     "glob": ("is like {}", "is not like {}"),
+    "not in": ("none of {}", "is one of {}"),
+    "not prefix": ("does not start with {}", "starts with {}"),
     "not suffix": ("does not end with {}", "ends with {}"),
     "not substring": ("does not contain {}", "contains {}"),
     "not glob": ("is not like {}", "is like {}"),
@@ -250,7 +296,7 @@ def _operand(constraint: Constraint) -> str:
 
 
 def _wanted(constraint: Constraint) -> str:
-    text = _WORDS[constraint.operator][0].format(_operand(constraint))
+    text = _words(constraint)[0].format(_operand(constraint))
     if constraint.operator == "any":
         return text if len(TYPES_OF_KIND[constraint.kind]) == len(Type) else f"any {constraint.kind}"
     return f"{constraint.kind} {text}" if _is_typed(constraint) else text
@@ -263,7 +309,15 @@ def _is_typed(constraint: Constraint) -> bool:
 
 
 def _failing(constraint: Constraint) -> str:
-    return _WORDS[constraint.operator][1].format(_operand(constraint))
+    return _words(constraint)[1].format(_operand(constraint))
+
+
+def _words(constraint: Constraint) -> tuple[str, str]:
+    operator = constraint.operator
+    if not operator.endswith(" nocase"):
+        return _WORDS[operator]
+    wanted, failing = _WORDS[operator.removesuffix(" nocase")]
+    return f"{wanted}, whatever the case", f"{failing}, whatever the case"
 
 
 # --- examples -----------------------------------------------------------------------------------
@@ -337,9 +391,9 @@ def _strings_near(operator: str, operand: str) -> Iterator[Value]:
             yield operand + "a"
         case "<" | "<=":
             yield from (operand, operand[:-1])
-        case "!=" | "not suffix" | "not substring" | "not glob":
+        case "!=" | "!= nocase" | _ if operator.startswith(("not ", "!=")):
             yield "other"
-        case "glob":
+        case "glob" | "glob nocase":
             yield globs.glob(operand).least.replace("\0", "x")
         case _:
             yield operand
@@ -348,7 +402,11 @@ def _strings_near(operator: str, operand: str) -> Iterator[Value]:
 def _joined_strings(constraints: tuple[Constraint, ...]) -> Iterator[Value]:
     """Prefix, substrings and suffix written one after the other."""
     parts = {
-        operator: "".join(str(constraint.value) for constraint in constraints if constraint.operator == operator)
+        operator: "".join(
+            str(constraint.value)
+            for constraint in constraints
+            if constraint.operator.removesuffix(" nocase") == operator
+        )
         for operator in ("prefix", "substring", "suffix")
     }
     if any(parts.values()):

@@ -13,32 +13,48 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from catchment.errors import CatchmentError
+from catchment.errors import BadFilterError, CatchmentError
 from catchment.model.constraint import NAME_PATTERN, ORDER, RESERVED_WORDS, Constraint, Kind, constraint
+from catchment.model.expression import FILTER_DEPTH_MAX, And, Expression, Not, Or
 from catchment.model.spelling import spelled
 from catchment.model.values import TIME_PATTERN, Value, parse_time
 
 # A longer text takes the slower way. So a filter on the fast path is too small to reach a limit on the size of filters.
 FAST_CODEPOINTS_MAX: Final = 1_024
+# A longer text is left to the parser, which checks the number of constraints as it reads; so is one with so many open
+# parentheses.
+FAST_EXPRESSION_CODEPOINTS_MAX: Final = 32_768
+FAST_PARENTHESES_MAX: Final = 1_024
 # The same constraint occurs in many filters: so many are cached.
 _CONSTRAINTS_KEPT_MAX: Final = 65_536
 
 # The quantifiers are possessive (`*+`, `++`, `?+`) and the groups atomic: each token takes all characters it can and
 # gives none back, as in the lexer of the language.
 _SPACE: Final = r"[ \t\r\n\f]*+"
-_STRING: Final = r"""(?>"[^"\\]*"|'[^'\\]*')"""
+_STRING: Final = r"""(?>"(?>[^"\\]++|\\.)*+"|'(?>[^'\\]++|\\.)*+')"""
 _NUMBER: Final = r"[+-]?[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
 _TIME: Final = TIME_PATTERN.replace(r"\d", "[0-9]")
 _VALUE: Final = rf"(?>{_STRING}|{_TIME}|{_NUMBER}|(?i:true|false)(?![\w.]))"
+_NAME: Final = rf"(?>{NAME_PATTERN}|`(?>[^`\\]++|\\.)*+`)"
+_WORD_END: Final = r"(?![\w.])"
 _CONSTRAINT: Final = re.compile(
-    rf"""{_SPACE}(?:(?P<type>string|number|int|float|bool|time)[ \t\r\n\f]++)?(?P<name>(?>{NAME_PATTERN})){_SPACE}
+    rf"""{_SPACE}(?:(?P<type>string|number|int|float|bool|time)[ \t\r\n\f]++)?(?P<name>{_NAME}){_SPACE}
     (?:(?P<order>(?>==?|!=|<>|<=|>=|<|>(?!\*))){_SPACE}(?P<value>{_VALUE})
-    |(?P<text_operator>(?>>\*|\*<|\*|(?i:prefix|suffix|contains|glob)(?![\w.]))){_SPACE}(?P<text>{_STRING})
-    |(?i:in)(?![\w.]){_SPACE}\({_SPACE}(?P<members>{_VALUE}{_SPACE}(?:,{_SPACE}{_VALUE}{_SPACE})*+)\)
-    |(?P<any>(?i:any)(?![\w.])))
-    {_SPACE}""".replace("\n    ", "")
+    |(?P<operator>(?>==?|!=|<>|>\*|\*<|\*|(?i:prefix|suffix|contains|glob){_WORD_END}))
+    {_SPACE}(?P<nocase>(?i:nocase){_WORD_END}{_SPACE})?+(?P<text>{_STRING})
+    |(?i:in){_WORD_END}{_SPACE}(?P<in_nocase>(?i:nocase){_WORD_END}{_SPACE})?+
+    \({_SPACE}(?P<members>{_VALUE}{_SPACE}(?:,{_SPACE}{_VALUE}{_SPACE})*+)\)
+    |(?P<any>(?i:any){_WORD_END}))
+    {_SPACE}""".replace("\n    ", ""),
+    re.DOTALL,
 )
-_MEMBER: Final = re.compile(_VALUE)
+_MEMBER: Final = re.compile(_VALUE, re.DOTALL)
+# What stands between constraints, and what stands for one.
+_BETWEEN: Final = re.compile(
+    rf"""{_SPACE}(?:(?P<sign>[(),])|(?P<word>(?i:and|or|not|true|false))(?![\w.])
+    |(?i:exists){_SPACE}\({_SPACE}(?P<exists>{_NAME}){_SPACE}\)){_SPACE}""".replace("\n    ", ""),
+    re.DOTALL,
+)
 
 
 # --- text to constraints ------------------------------------------------------------------------
@@ -55,37 +71,162 @@ def parsed_fast(text: object) -> tuple[Constraint, ...] | None:
     return None if None in constraints else constraints  # type: ignore[return-value]
 
 
+def parsed_expression_fast(text: object) -> Expression | None:
+    """The expression that a text writes, by one walk over its tokens. Open parentheses wait on a stack, each with what
+    was read before it."""
+    if not isinstance(text, str) or len(text) > FAST_EXPRESSION_CODEPOINTS_MAX:
+        return None
+    at, end = 0, len(text)
+    level, stack, has_operand = _Level(), list[_Level](), False
+    while at < end:
+        token = _BETWEEN.match(text, at)
+        if token is None:
+            written = None if has_operand else _CONSTRAINT.match(text, at)
+            operand = None if written is None else _constraint(written.group())
+            if written is None or operand is None:
+                return None
+            at, has_operand = written.end(), True
+            level.take(operand, 0)
+            continue
+        at = token.end()
+        sign = token["sign"] or (token["word"] or "").lower()
+        if has_operand:
+            if sign == ")" and stack:
+                inner, level = level, stack.pop()
+                level.take(inner.closed(), inner.depth)
+            elif sign in ("and", "or", ","):
+                level.separated(sign)
+                has_operand = False
+            else:
+                return None
+        elif sign == "not":
+            level.negations += 1
+        elif sign == "(":
+            stack.append(level)
+            level = _Level()
+        else:
+            constant = _constant(token, sign)
+            if constant is None:
+                return None
+            level.take(constant, 0)
+            has_operand = True
+        if level.depth > FILTER_DEPTH_MAX or len(stack) > FAST_PARENTHESES_MAX:
+            return None
+    if not has_operand or stack:
+        return None
+    expression = level.closed()
+    return expression if level.depth <= FILTER_DEPTH_MAX else None
+
+
+def _constant(token: re.Match[str], sign: str) -> Expression | None:
+    """`true`, `false` or `exists(name)`; None if the token is another."""
+    if sign:
+        return sign == "true" if sign in ("true", "false") else None
+    try:
+        return Not(constraint(_name(token["exists"]), "absent"))
+    except CatchmentError:
+        return None
+
+
+class _Level:
+    """What was read within one pair of parentheses: clauses, the operands of an `or`, those of an `and`; and how deep
+    each of the three nests, as the parser counts it."""
+
+    __slots__ = ("ands", "ands_depth", "clauses", "depth", "negations", "ors", "ors_depth")
+
+    def __init__(self) -> None:
+        self.clauses: list[Expression] = []
+        self.ors: list[Expression] = []
+        self.ands: list[Expression] = []
+        self.depth = self.ors_depth = self.ands_depth = 0
+        self.negations = 0
+
+    def take(self, operand: Expression, depth: int) -> None:
+        for _ in range(self.negations):
+            operand = Not(operand)
+        self.ands_depth = max(self.ands_depth, depth + self.negations)
+        self.negations = 0
+        self.ands.append(operand)
+
+    def separated(self, sign: str) -> None:
+        if sign == "and":
+            return
+        self.ors.append(self.ands[0] if len(self.ands) == 1 else And(tuple(self.ands)))
+        self.ors_depth = max(self.ors_depth, self.ands_depth + (len(self.ands) > 1))
+        self.ands, self.ands_depth = [], 0
+        if sign == ",":
+            self.clauses.append(self.ors[0] if len(self.ors) == 1 else Or(tuple(self.ors)))
+            self.depth = max(self.depth, self.ors_depth + (len(self.ors) > 1))
+            self.ors, self.ors_depth = [], 0
+
+    def closed(self) -> Expression:
+        self.separated(",")
+        if len(self.clauses) == 1:
+            return self.clauses[0]
+        self.depth += 1
+        return And(tuple(self.clauses))
+
+
 @lru_cache(_CONSTRAINTS_KEPT_MAX)
 def _constraint(text: str) -> Constraint | None:
     tokens = _CONSTRAINT.fullmatch(text)
-    if tokens is None or tokens["name"].lower() in RESERVED_WORDS:
+    if tokens is None:
         return None
     try:
-        return constraint(tokens["name"], *_operation(tokens), tokens["type"] and Kind(tokens["type"]))
+        return constraint(_name(tokens["name"]), *_operation(tokens), tokens["type"] and Kind(tokens["type"]))
     except CatchmentError:
         return None
+
+
+def _name(written: str) -> str:
+    if written[0] == "`":
+        return _text(written)
+    if written.lower() in RESERVED_WORDS:
+        raise BadFilterError("a word of the language")
+    return written
 
 
 def _operation(tokens: re.Match[str]) -> tuple[str, object]:
     if tokens["order"]:
         return tokens["order"], _value(tokens["value"])
     if tokens["text"]:
-        return tokens["text_operator"].lower(), tokens["text"][1:-1]
+        return tokens["operator"].lower() + (" nocase" if tokens["nocase"] else ""), _text(tokens["text"])
     if tokens["members"]:
-        return "in", [_value(member) for member in _MEMBER.findall(tokens["members"])]
+        members = [_value(member) for member in _MEMBER.findall(tokens["members"])]
+        return "in nocase" if tokens["in_nocase"] else "in", members
     return "any", None
 
 
 def _value(text: str) -> Value:
     first = text[0]
     if first in "\"'":
-        return text[1:-1]
+        return _text(text)
     if first in "tTfF":
         return first in "tT"
     if "-" in text[1:] and "e" not in text.lower():
         return parse_time(text)
     # `constraint()` refuses an integer or a float that is too large.
     return int(text) if text.lstrip("+-").isdigit() else float(text)
+
+
+_ESCAPE: Final = re.compile(r"\\(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", '"': '"', "'": "'", "`": "`"}
+
+
+def _text(quoted: str) -> str:
+    """What a string in quotes stands for; BadFilterError for an escape that is none."""
+    inner = quoted[1:-1]
+    if "\\" not in inner:
+        return inner
+    try:
+        return _ESCAPE.sub(_character, inner)
+    except (KeyError, ValueError):
+        raise BadFilterError("an unusual escape") from None
+
+
+def _character(escape: re.Match[str]) -> str:
+    code = escape[1] or escape[2]
+    return _ESCAPED[escape[3]] if code is None else chr(int(code, 16))
 
 
 # --- constraints to their canonical spelling ----------------------------------------------------
@@ -128,7 +269,8 @@ def _alone(given: Constraint) -> tuple[Constraint, ...] | None:
     if given.operator in ("=", "prefix", "suffix", "substring") and _is_word(given.value):
         return (given,)
     alternatives = spelled(given.name, given.satisfied_by)
-    return alternatives[0] if len(alternatives) == 1 else None
+    # Several constraints, read again, would not be alone.
+    return alternatives[0] if len(alternatives) == 1 == len(alternatives[0]) else None
 
 
 def _is_short(value: object) -> bool:

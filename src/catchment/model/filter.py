@@ -1,84 +1,93 @@
-"""Filters, and what is made of them: advertisements, patterns, subscriptions.
+"""Filters.
 
-A filter is a union of boxes in normal form (`normal.py`): filters with the same meaning are equal. People read, and
-brokers index, its *alternatives*: conjunctions of constraints that together have the same meaning (`spelling.py`).
+A filter is what was written: an expression (`expression.py`). That is enough to match, print, send, store and explain
+it, in time linear in its text.
+
+Relations between filters need its *normal form*: a union of boxes (`normal.py`), the same for filters of the same
+meaning. It is computed when it is first needed, within NORMAL_STEPS_MAX, and kept. Most filters have one. A filter past
+that budget is matched exactly all the same; what changes is said at each relation, and brokers route it by a wider
+filter that has a normal form (`routed`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import product
 from math import prod
 from typing import Final
 
-from catchment.errors import BadFilterError, LimitError, shown
+from catchment.errors import LimitError
 from catchment.model import covering, language
+from catchment.model import expression as ex
 from catchment.model.box import WHOLE, Box
-from catchment.model.cesql import Cesql
+from catchment.model.budget import BudgetSpent, budget, charge
 from catchment.model.conjunction import Conjunction, Matchable, box_of, matched_values
-from catchment.model.constraint import Constraint, constraint, quoted_name
-from catchment.model.domain import ABSENT, NOTHING, Values
-from catchment.model.fast_path import is_small, spelled_fast
+from catchment.model.constraint import STRING_ONLY, Constraint, as_constraint
+from catchment.model.expression import And, Expression, Not, Or
+from catchment.model.fast_path import spelled_fast
 from catchment.model.normal import ALTERNATIVES_MAX, irredundant, normalized
 from catchment.model.spelling import spelled
-from catchment.model.values import (
-    MICROSECOND,
-    Json,
-    checked_duration,
-    checked_name,
-    checked_string,
-    format_duration,
-)
+from catchment.model.values import Json
 
 # A filter is repeated in the routing tables of many brokers. See `Filter.size`.
 FILTER_SIZE_MAX: Final = 16_384
+# Steps of about a microsecond that the normal form of a filter may take.
+NORMAL_STEPS_MAX: Final = 4_000
+# Constraints that need automata to be compared: a filter with more has no normal form.
+HARD_LEAVES_MAX: Final = 8
+AUTOMATON_OPERATORS: Final = frozenset(
+    operator for operator in STRING_ONLY if not {"prefix", "suffix", "substring"} & set(operator.split())
+)
+# Steps that a relation between two filters may take, besides their normal forms.
+RELATION_STEPS_MAX: Final = 20_000
 # The products of alternatives that a single `and` may make, before equal and contradictory ones are dropped.
 PRODUCTS_MAX: Final = 4 * ALTERNATIVES_MAX
-# Filters in a pattern: each takes memory at some broker, for each key.
-PATTERN_FILTERS_MAX: Final = 64
-PATTERN_KEYS_MAX: Final = 8
-IDENTITY_CODEPOINTS_MAX: Final = 1_024
 
 
 class Filter:
     """`Filter("symbol = 'DIS' and price > 100")`, or `Filter.of(("symbol", "=", "DIS"), ("price", ">", 100))`."""
 
-    __slots__ = ("__dict__", "_written")
+    __slots__ = ("__dict__", "_written", "expression")
 
-    # The conjunction that the filter was written as; None if it was written in another way.
+    # What was written, and the same as a conjunction if it is nothing else.
+    expression: Expression
     _written: Conjunction | None
 
     def __init__(self, text: str) -> None:
-        expression = language.parse_filter(text)
-        self._written = _conjunction(expression)
-        if self._written is None or not is_small(text, self._written.constraints):
-            self.boxes = union_of(expression).boxes
+        self._set(language.parse_filter(text))
+        # A filter has no more characters and comparisons than its text.
+        if len(text) > FILTER_SIZE_MAX:
             self._check_size()
 
-    @cached_property
-    def boxes(self) -> tuple[Box, ...]:
-        """The union of boxes in normal form. A small conjunction gets its box when it is first asked for: most filters
-        are only indexed, and the index needs no boxes."""
-        assert self._written is not None
-        return normalized([self._written.box])
+    def _set(self, expression: Expression) -> None:
+        self.expression = expression
+        self._written = _conjunction(expression)
 
     @classmethod
     def of(cls, *constraints: Constraint | Sequence[object]) -> Filter:
         """A filter that matches if all constraints hold. Each is a Constraint or (name, operator[, value[, type]])."""
-        written = Conjunction(tuple(map(_as_constraint, constraints)))
-        filter = cls.of_boxes([written.box])
-        filter._written = written
+        given = tuple(map(as_constraint, constraints))
+        return cls.of_expression(given[0] if len(given) == 1 else And(given) if given else True)
+
+    @classmethod
+    def of_expression(cls, expression: Expression) -> Filter:
+        filter = cls.__new__(cls)
+        filter._set(expression)
+        filter._check_size()
         return filter
 
     @classmethod
     def of_boxes(cls, boxes: Iterable[Box]) -> Filter:
-        filter = cls.__new__(cls)
-        filter.boxes, filter._written = normalized(boxes), None
-        filter._check_size()
-        return filter
+        """The union of some boxes; LimitError if it is too large to be written."""
+        return cls._of_normal(normalized(boxes))
+
+    @classmethod
+    def _of_normal(cls, boxes: tuple[Box, ...]) -> Filter:
+        # Its own normal form is computed from what is written here, as by whoever is sent it: so both get the same.
+        _check_alternatives(boxes)
+        return cls.of_expression(ex.positive(Or(tuple(map(_of_box, boxes)))))
 
     @classmethod
     def everything(cls) -> Filter:
@@ -89,114 +98,282 @@ class Filter:
         return cls.of_boxes([])
 
     def _check_size(self) -> None:
-        # The upper bounds are cheap. Only where they exceed a limit is the filter spelled out to count exactly.
-        if sum(box.alternatives_max for box in self.boxes) > ALTERNATIVES_MAX:
-            count = sum(prod(len(spelled(*named)) for named in box.sets.items()) for box in self.boxes)
-            if count > ALTERNATIVES_MAX:
-                raise LimitError(
-                    "ALTERNATIVES_MAX", ALTERNATIVES_MAX, f"{count:,} alternatives", "split the subscription"
-                )
-        size = sum(box.size * box.alternatives_max for box in self.boxes)
-        if size > FILTER_SIZE_MAX and (size := self.size) > FILTER_SIZE_MAX:
+        if (size := self.size) > FILTER_SIZE_MAX:
             raise LimitError("FILTER_SIZE_MAX", FILTER_SIZE_MAX, f"a size of {size:,}", "split the subscription")
+
+    # --- matching ---
+
+    def matches(self, notification: Matchable) -> bool:
+        return ex.is_value(self.expression, matched_values(notification), True)
+
+    # --- the normal form ---
+
+    @cached_property
+    def _normal(self) -> tuple[Box, ...] | None:
+        """The union of boxes in normal form; None past the budget."""
+        if (constraints := self._spelled) is not None:
+            return (box_of(constraints),)  # at most two constraints on each name: it is no work
+        # Of the ordered expression: so it takes the same steps for whoever reads the filter's text.
+        expression = self._ordered[0]
+        if _is_hard(expression):
+            return None
+        try:
+            with budget(NORMAL_STEPS_MAX):
+                boxes = boxes_of(expression)
+                _check_alternatives(boxes)
+                return boxes
+        except (BudgetSpent, LimitError):
+            return None
+
+    @property
+    def is_normal(self) -> bool:
+        """Whether it has a normal form within the budget."""
+        return self._normal is not None
+
+    @property
+    def boxes(self) -> tuple[Box, ...]:
+        """The union of boxes in normal form; LimitError if that is past the budget."""
+        if self._normal is None:
+            raise LimitError(
+                "NORMAL_STEPS_MAX", NORMAL_STEPS_MAX, "a filter whose normal form takes more", "use `routed`"
+            )
+        return self._normal
+
+    @cached_property
+    def routed(self) -> Filter:
+        """What brokers route it by: the filter itself or, past the budget, a wider one that has a normal form."""
+        if self.is_normal:
+            return self
+        from catchment.model.widening import wider
+
+        return wider(self._ordered[0])
 
     # --- relations ---
 
-    def matches(self, notification: Matchable) -> bool:
-        values = matched_values(notification)
-        return any(box.contains(values) for box in self.boxes)
-
     def covers(self, other: Filter) -> bool:
-        """Whether it matches every notification that `other` matches."""
-        return covering.covers(self.boxes, other.boxes)
+        """Whether it matches every notification that `other` matches. Where one of the two is past the budget, "no" may
+        be wrong."""
+        # A filter that has a normal form may cover one that has none by covering what that one is routed by.
+        boxes, other_boxes = self._normal, other.routed._normal
+        try:
+            with budget(RELATION_STEPS_MAX):
+                if boxes is not None and other_boxes is not None and covering.covers(boxes, other_boxes):
+                    return True
+                if boxes is not None and other._normal is not None:
+                    return False
+                return _covers(self._ordered[0], other._ordered[0])
+        except BudgetSpent:
+            return False
 
     def overlaps(self, other: Filter) -> bool:
-        """Whether some notification could match both."""
-        return covering.overlaps(self.boxes, other.boxes)
+        """Whether some notification could match both. Where one of the two is past the budget, "yes" may be wrong."""
+        boxes, other_boxes = self.routed.boxes, other.routed.boxes
+        try:
+            with budget(RELATION_STEPS_MAX):
+                return covering.overlaps(boxes, other_boxes)
+        except BudgetSpent:
+            return True
 
     @property
     def is_empty(self) -> bool:
-        """Whether no notification can match it, because it contradicts itself."""
-        return not (self.boxes if self._written is None else self.alternatives)
+        """Whether no notification can match it, because it contradicts itself. Past the budget, "no" may be wrong."""
+        return self._spelled is None and not self.routed.boxes
 
     def __and__(self, other: Filter) -> Filter:
-        return Filter.of_boxes(intersections(self.boxes, other.boxes))
+        if self.is_normal and other.is_normal:
+            with_boxes = _intersected(self.boxes, other.boxes)
+            if with_boxes is not None:
+                return Filter._of_normal(with_boxes)
+        return Filter.of_expression(ex.positive(And((self.expression, other.expression))))
 
     def __or__(self, other: Filter) -> Filter:
-        return Filter.of_boxes(self.boxes + other.boxes)
+        if self.is_normal and other.is_normal:
+            try:
+                return Filter.of_boxes(self.boxes + other.boxes)
+            except LimitError:
+                pass
+        return Filter.of_expression(ex.positive(Or((self.expression, other.expression))))
 
     # --- form ---
 
     @cached_property
-    def alternatives(self) -> tuple[Conjunction, ...]:
-        """Conjunctions in canonical form that together mean the same; () when nothing can match."""
+    def _ordered(self) -> tuple[Expression, str]:
+        """The canonical form of the expression as it was written, and its text."""
+        return ex.canonical(self.expression)
+
+    @cached_property
+    def _spelled(self) -> tuple[Constraint, ...] | None:
+        """The canonical spelling of a conjunction, if each name has one constraint, or a lower and an upper bound."""
         if self._written is not None and (constraints := spelled_fast(self._written.constraints)) is not None:
+            return constraints
+        conjunction = _conjunction(self._ordered[0])
+        return None if conjunction is None else spelled_fast(conjunction.constraints)
+
+    @cached_property
+    def _canonical(self) -> tuple[Expression, str]:
+        """The canonical form, and its text; of a conjunction that has a normal form, what that says."""
+        if (constraints := self._spelled) is not None:
+            conjunction = Conjunction(constraints)
+            return _of_conjunction(conjunction), str(conjunction)
+        is_conjunction = _conjunction(self._ordered[0]) is not None
+        return (self._shortened() if is_conjunction and self._normal is not None else None) or self._ordered
+
+    def _shortened(self) -> tuple[Expression, str] | None:
+        """A conjunction with several constraints on a name, as its normal form writes it."""
+        alternatives = [_of_conjunction(conjunction) for conjunction in self.alternatives]
+        short = ex.canonical(Or(tuple(alternatives)))
+        # Whoever reads this text must find the same normal form.
+        return short if Filter.of_expression(short[0])._normal == self._normal else None
+
+    @property
+    def canonical(self) -> Expression:
+        """The expression with `not` at constraints only, flat, in a fixed order."""
+        return self._canonical[0]
+
+    @cached_property
+    def alternatives(self) -> tuple[Conjunction, ...]:
+        """Conjunctions in canonical form that together mean the same; () when nothing can match. LimitError if the
+        normal form is past the budget."""
+        if (constraints := self._spelled) is not None:
             return (Conjunction(constraints),)
-        # A set of values may take several alternatives to write: a box becomes the product of those of its names.
-        conjunctions = [
-            Conjunction(tuple(constraint for part in parts for constraint in part))
-            for box in self.boxes
-            for parts in product(*(spelled(*named) for named in box.sets.items()))
-        ]
-        return tuple(conjunctions if len(self.boxes) < 2 else _needed(conjunctions))
+        return _alternatives_of(self.boxes)
+
+    @property
+    def conjunction(self) -> Conjunction | None:
+        """The conjunction that the filter was written as; None if it was written in another way. An index takes it as
+        it is."""
+        return self._written
 
     @property
     def conjunctions(self) -> tuple[Conjunction, ...]:
-        """Conjunctions that together mean the same: the one that the filter was written as, if it was, else the
-        alternatives. An index takes these, because it needs no normal form and sorts constraints itself."""
         return self.alternatives if self._written is None else (self._written,)
 
     @property
     def comparisons(self) -> int:
         """How many comparisons it may take to match a notification. Approximation bounds these."""
+        if not self.is_normal:
+            return sum(constraint.comparisons for constraint in ex.leaves(self.expression))
         return sum(conjunction.comparisons for conjunction in self.alternatives)
 
-    @property
+    @cached_property
     def size(self) -> int:
-        """The characters of names and strings, and 1 for each comparison, over all alternatives."""
-        return sum(conjunction.box.size for conjunction in self.alternatives)
+        """The characters of names and operands, and 1 for each comparison, as the filter was written."""
+        return sum(map(_written_size, ex.leaves(self.expression)))
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the attributes that the filter depends on."""
-        return frozenset(name for box in self.boxes for name in box.sets)
+        """The names of the attributes that the filter looks at."""
+        return ex.names_in(self.expression)
 
     def __str__(self) -> str:
-        return " or ".join(map(str, self.alternatives)) or "false"
+        return self._canonical[1]
 
     def __repr__(self) -> str:
         return f"Filter({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Filter) and self.boxes == other.boxes
+        """Filters of the same meaning are equal, if both have a normal form; else those of the same canonical form."""
+        if self is other:
+            return True
+        if not isinstance(other, Filter):
+            return False
+        if self._normal is None or other._normal is None:
+            return self._normal is other._normal and self._canonical[1] == other._canonical[1]
+        return self._normal == other._normal
 
     def __hash__(self) -> int:
-        return hash(self.boxes)
+        return hash(self._canonical[1]) if self._normal is None else hash(self._normal)
 
     def __reduce__(self) -> tuple[object, ...]:
         return Filter.from_json, (self.to_json(),)
 
     def to_json(self) -> dict[str, Json]:
-        return {
-            "any": [
-                {"all": [constraint.to_json() for constraint in conjunction.constraints]}
-                for conjunction in self.alternatives
-            ]
-        }
+        """As `{"any": [{"all": [constraint, …]}, …]}` if it is written so, else nested, with `{"not": …}`."""
+        parts = self.canonical.parts if isinstance(self.canonical, Or) else (self.canonical,)
+        if self.canonical is False:
+            return {"any": []}
+        return {"any": [_all_json(part) for part in parts]}
 
     @classmethod
     def from_json(cls, data: object) -> Filter:
-        """From `{"any": [{"all": [constraint, …]}, …]}`, or from text."""
+        """From `{"any": […]}`, `{"all": […]}`, `{"not": …}` over constraints, or from text."""
         if isinstance(data, str):
             return cls(data)
-        alternatives = data.get("any") if isinstance(data, Mapping) and set(data) == {"any"} else None
-        if not isinstance(alternatives, list) or not all(map(_is_all, alternatives)):
-            raise BadFilterError(
-                f'{shown(data)} is not a filter: write text or {{"any": [{{"all": [constraint, …]}}]}}'
-            )
-        if len(alternatives) > ALTERNATIVES_MAX:
-            raise LimitError("ALTERNATIVES_MAX", ALTERNATIVES_MAX, f"{len(alternatives):,} alternatives")
-        return cls.of_boxes(box_of(map(Constraint.from_json, alternative["all"])) for alternative in alternatives)
+        return cls.of_expression(ex.from_json(data))
+
+
+def _all_json(part: Expression) -> Json:
+    if isinstance(part, And):
+        return ex.to_json(part)
+    return {"all": [] if part is True else [ex.to_json(part)]}
+
+
+def _written_size(constraint: Constraint) -> int:
+    operands = constraint.value if isinstance(constraint.value, tuple) else (constraint.value,)
+    return len(constraint.name) + sum(1 + (len(each) if isinstance(each, str) else 0) for each in operands)
+
+
+def _of_box(box: Box) -> Expression:
+    """A box as an expression: for each attribute what it may be. Nothing is multiplied out."""
+    return And(
+        tuple(Or(tuple(And(constraints) for constraints in spelled(name, values))) for name, values in box.sets.items())
+    )
+
+
+def _of_conjunction(conjunction: Conjunction) -> Expression:
+    constraints = conjunction.constraints
+    return constraints[0] if len(constraints) == 1 else And(constraints) if constraints else True
+
+
+def _alternatives_of(boxes: tuple[Box, ...]) -> tuple[Conjunction, ...]:
+    # A set of values may take several alternatives to write: a box becomes the product of those of its names.
+    conjunctions = [
+        Conjunction(tuple(constraint for part in parts for constraint in part))
+        for box in boxes
+        for parts in product(*(spelled(*named) for named in box.sets.items()))
+    ]
+    return tuple(conjunctions if len(boxes) < 2 else _needed(conjunctions))
+
+
+def _check_alternatives(boxes: Sequence[Box]) -> None:
+    """LimitError if it takes too many alternatives to write some boxes."""
+    # The upper bound is cheap. Only where it exceeds the limit are they spelled out to count exactly.
+    if sum(box.alternatives_max for box in boxes) > ALTERNATIVES_MAX:
+        charge(sum(10 + 2 * values.parts for box in boxes for values in box.sets.values()))
+        count = sum(prod(len(spelled(*named)) for named in box.sets.items()) for box in boxes)
+        if count > ALTERNATIVES_MAX:
+            raise LimitError("ALTERNATIVES_MAX", ALTERNATIVES_MAX, f"{count:,} alternatives", "split the subscription")
+
+
+def _is_hard(expression: Expression) -> bool:
+    """Whether a canonical expression has so many constraints that need automata that its normal form nearly always
+    takes more than the budget: it need not be spent to know that."""
+    if isinstance(expression, And) and all(isinstance(part, Constraint) for part in expression.parts):
+        names = Counter(leaf.name for leaf in ex.leaves(expression) if leaf.operator in AUTOMATON_OPERATORS)
+        return max(names.values(), default=0) > HARD_LEAVES_MAX  # those on other attributes do not meet
+    return sum(leaf.operator in AUTOMATON_OPERATORS for leaf in ex.leaves(expression)) > HARD_LEAVES_MAX
+
+
+def _covers(wider: Expression, narrower: Expression) -> bool:
+    """Whether one expression in canonical form covers another, by their structure: an `or` covers what one of its parts
+    covers, an `and` what all of them cover; and dually for what is covered. "No" may be wrong."""
+    parts = sum(len(each.parts) for each in (wider, narrower) if isinstance(each, And | Or))
+    charge(8 + parts // 4)
+    if wider == narrower or wider is True or narrower is False:
+        return True
+    if (isinstance(narrower, And) and wider in narrower.parts) or (isinstance(wider, Or) and narrower in wider.parts):
+        return True
+    if isinstance(wider, And):
+        return all(_covers(part, narrower) for part in wider.parts)
+    if isinstance(narrower, Or):
+        return all(_covers(wider, part) for part in narrower.parts)
+    if isinstance(wider, Or) and any(_covers(part, narrower) for part in wider.parts):
+        return True
+    if isinstance(narrower, And):
+        return any(_covers(wider, part) for part in narrower.parts)
+    if isinstance(wider, Or | bool) or isinstance(narrower, bool):
+        return False
+    return covering.covers(boxes_of(wider), boxes_of(narrower))
 
 
 def _needed(conjunctions: list[Conjunction]) -> list[Conjunction]:
@@ -206,281 +383,68 @@ def _needed(conjunctions: list[Conjunction]) -> list[Conjunction]:
     return [by_box[box] for box in irredundant(list(by_box))]
 
 
-def _conjunction(expression: language.Expression) -> Conjunction | None:
-    """An expression that is only constraints joined by `and`, as a conjunction; else None."""
-    parts = expression.parts if isinstance(expression, language.And) else (expression,)
-    constraints = tuple(part for part in parts if isinstance(part, Constraint))
-    return Conjunction(constraints) if len(constraints) == len(parts) else None
+def _conjunction(expression: Expression) -> Conjunction | None:
+    """An expression that is only constraints, or negations of constraints, joined by `and`, as a conjunction; else
+    None."""
+    if expression is True:
+        return Conjunction(())
+    parts = expression.parts if isinstance(expression, And) else (expression,)
+    constraints: list[Constraint] = []
+    for part in parts:
+        constraint = ex.positive(part) if type(part) is Not else part
+        if type(constraint) is not Constraint:
+            return None
+        constraints.append(constraint)
+    return Conjunction(tuple(constraints))
 
 
-def _is_all(data: object) -> bool:
-    return isinstance(data, Mapping) and set(data) == {"all"} and isinstance(data["all"], list)
-
-
-def _as_constraint(given: Constraint | Sequence[object]) -> Constraint:
-    if isinstance(given, Constraint):
-        return given
-    if isinstance(given, str) or not 2 <= len(given) <= 4:
-        raise BadFilterError(f"{shown(given)} is not a constraint: write (name, operator, value) or add a type")
-    return constraint(*given)
-
-
-# --- expressions --------------------------------------------------------------------------------
+# --- from expressions to boxes ------------------------------------------------------------------
 
 
 def intersections(first: Sequence[Box], second: Sequence[Box]) -> list[Box]:
     """The intersection of two unions of boxes: of each box with each, without the empty ones."""
     if len(first) * len(second) > PRODUCTS_MAX:
         raise LimitError("PRODUCTS_MAX", PRODUCTS_MAX, f"{len(first) * len(second):,} products of alternatives")
+    charge(8 * len(first) * len(second))
     return [both for a in first for b in second if (both := a & b)]
 
 
-def union_of(expression: language.Expression, positive: bool = True) -> Filter:
-    """The notifications that make an expression true or, if not `positive`, those that make it false.
+def _intersected(first: Sequence[Box], second: Sequence[Box]) -> tuple[Box, ...] | None:
+    """The same in normal form; None past a limit."""
+    try:
+        with budget(NORMAL_STEPS_MAX):
+            boxes = normalized(intersections(first, second))
+            _check_alternatives(boxes)
+            return boxes
+    except (BudgetSpent, LimitError):
+        return None
 
-    De Morgan's laws move `not` down to the constraints. They hold in three-valued logic too: a conjunction is false
-    if and only if one of its parts is false.
-    """
+
+def boxes_of(expression: Expression, wanted: bool = True) -> tuple[Box, ...]:
+    """The notifications that make an expression true or, if not `wanted`, those that make it false, in normal form.
+    BudgetSpent or LimitError where that takes too much."""
     match expression:
         case bool():
-            return Filter.everything() if expression is positive else Filter.nothing()
+            return (WHOLE,) if expression is wanted else ()
         case Constraint():
-            values = expression.satisfied_by if positive else expression.failed_by
-            return Filter.of_boxes([Box({expression.name: values})])
-        case language.Not(inner):
-            return union_of(inner, not positive)
-        case language.And(parts) | language.Or(parts):
-            joined = isinstance(expression, language.And) is positive
-            return _intersection(parts, positive) if joined else _union(parts, positive)
+            charge(2)
+            values = expression.satisfied_by if wanted else expression.failed_by
+            return normalized([Box({expression.name: values})])
+        case Not(inner):
+            return boxes_of(inner, not wanted)
+        case And(parts) | Or(parts):
+            if isinstance(expression, And) is wanted:
+                return _boxes_in_all(parts, wanted)
+            return normalized([box for part in parts for box in boxes_of(part, wanted)])
 
 
-def _union(parts: Sequence[language.Expression], positive: bool) -> Filter:
-    return Filter.of_boxes([box for part in parts for box in union_of(part, positive).boxes])
-
-
-def _intersection(parts: Sequence[language.Expression], positive: bool) -> Filter:
+def _boxes_in_all(parts: Sequence[Expression], wanted: bool) -> tuple[Box, ...]:
     # First all single constraints at once, then the parts that have alternatives: that makes few products, and each
     # is normalized once.
-    constraints = [part for part in parts if positive and isinstance(part, Constraint)]
-    boxes: Sequence[Box] = Filter.of_boxes([box_of(constraints)]).boxes
+    constraints = [part for part in parts if wanted and isinstance(part, Constraint)]
+    charge(2 * len(parts))
+    boxes = normalized([box_of(constraints)])
     for part in parts:
-        if not (positive and isinstance(part, Constraint)):
-            boxes = Filter.of_boxes(intersections(boxes, union_of(part, positive).boxes)).boxes
-    return Filter.of_boxes(boxes)
-
-
-# --- advertisements -----------------------------------------------------------------------------
-
-
-class Advertisement:
-    """What a publisher may publish: every attribute must satisfy some constraint of the advertisement (SIENA §3.5)."""
-
-    __slots__ = ("box", "constraints")
-
-    constraints: tuple[Constraint, ...]
-
-    def __init__(self, text: str) -> None:
-        self._set(language.parse_advertisement(text))
-
-    @classmethod
-    def of(cls, *constraints: Constraint | Sequence[object]) -> Advertisement:
-        advertisement = cls.__new__(cls)
-        advertisement._set([_as_constraint(given) for given in constraints])
-        return advertisement
-
-    def _set(self, constraints: Sequence[Constraint]) -> None:
-        if len(constraints) > language.FILTER_CONSTRAINTS_MAX:
-            raise LimitError("FILTER_CONSTRAINTS_MAX", language.FILTER_CONSTRAINTS_MAX, f"{len(constraints):,}")
-        for given in constraints:
-            if given.operator == "absent":
-                raise BadFilterError(f"an advertisement says what may appear: leave out {given}")
-        self.box = _advertised(constraints)
-        self.constraints = _irredundant(constraints)
-
-    def matches(self, notification: Matchable) -> bool:
-        values = matched_values(notification)
-        return self.box.contains(values) and all(name in self.box.sets for name in values if not name.startswith("$"))
-
-    def covers(self, other: Advertisement) -> bool:
-        return self.box.covers(other.box)
-
-    def overlaps(self, other: Advertisement | Filter) -> bool:
-        """Whether some notification could satisfy both."""
-        boxes = other.boxes if isinstance(other, Filter) else (other.box,)
-        return covering.overlaps((self.box,), boxes)
-
-    def __str__(self) -> str:
-        return ", ".join(map(str, self.constraints))
-
-    def __repr__(self) -> str:
-        return f"Advertisement({str(self)!r})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Advertisement) and self.box == other.box
-
-    def __hash__(self) -> int:
-        return hash(self.box)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Advertisement.from_json, (self.to_json(),)
-
-    def to_json(self) -> dict[str, Json]:
-        return {"advertised": [constraint.to_json() for constraint in self.constraints]}
-
-    @classmethod
-    def from_json(cls, data: object) -> Advertisement:
-        """From `{"advertised": [constraint, …]}`, or from text."""
-        if isinstance(data, str):
-            return cls(data)
-        listed = data.get("advertised") if isinstance(data, Mapping) and set(data) == {"advertised"} else None
-        if not isinstance(listed, list):
-            raise BadFilterError(
-                f'{shown(data)} is not an advertisement: write text or {{"advertised": [constraint, …]}}'
-            )
-        return cls.of(*map(Constraint.from_json, listed))
-
-
-def _advertised(constraints: Iterable[Constraint]) -> Box:
-    """The box of an advertisement: constraints on the same name are alternatives, and every name may be absent."""
-    sets: dict[str, Values] = {}
-    for given in constraints:
-        sets[given.name] = sets.get(given.name, ABSENT) | given.satisfied_by
-    return Box(sets, ABSENT)
-
-
-def _irredundant(constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
-    """Leaves out each constraint whose values the other constraints on the same name allow too. Those with the most
-    comparisons go first."""
-    kept = sorted(set(constraints), key=str)
-    for candidate in sorted(kept, key=lambda given: (-given.comparisons, str(given))):
-        others = NOTHING
-        for other in kept:
-            if other.name == candidate.name and other is not candidate:
-                others |= other.satisfied_by
-        if others and candidate.satisfied_by.is_subset(others):
-            kept.remove(candidate)
-    return tuple(kept)
-
-
-# --- patterns and subscriptions -----------------------------------------------------------------
-
-
-class Pattern:
-    """A sequence of filters (SIENA §3.4). `within` limits the time from the first notification to the last; `by` names
-    attributes whose values must be the same in all notifications of a sequence."""
-
-    __slots__ = ("_identity", "by", "filters", "within")
-
-    filters: tuple[Filter, ...]
-    within: timedelta | None
-
-    def __init__(self, text: str) -> None:
-        steps, within, by = language.parse_pattern(text)
-        self._set([union_of(step) for step in steps], within, by)
-
-    @classmethod
-    def of(cls, *filters: Filter, within: timedelta | None = None, by: Sequence[str] = ()) -> Pattern:
-        pattern = cls.__new__(cls)
-        pattern._set(filters, within, by)
-        return pattern
-
-    def _set(self, filters: Sequence[Filter], within: timedelta | None, by: Sequence[str]) -> None:
-        if not filters:
-            raise BadFilterError("a pattern needs at least one filter")
-        if len(filters) > PATTERN_FILTERS_MAX:
-            raise LimitError("PATTERN_FILTERS_MAX", PATTERN_FILTERS_MAX, len(filters))
-        if len(by) > PATTERN_KEYS_MAX:
-            raise LimitError("PATTERN_KEYS_MAX", PATTERN_KEYS_MAX, len(by))
-        self.filters = tuple(filters)
-        self.within = within and checked_duration(within // MICROSECOND)
-        self.by = tuple(dict.fromkeys(checked_name(name) for name in by))
-        self._identity = (self.filters, self.within, self.by)
-
-    @property
-    def is_simple(self) -> bool:
-        """Whether it is a single filter."""
-        return len(self.filters) == 1
-
-    def covers(self, other: Pattern) -> bool:
-        """SIENA §3.8: whether both have equally many filters and each covers the other's; and `by` is the same and
-        `within` at least as long."""
-        return (
-            len(self.filters) == len(other.filters)
-            and all(mine.covers(its) for mine, its in zip(self.filters, other.filters, strict=True))
-            and (self.within is None or (other.within is not None and other.within <= self.within))
-            and self.by == other.by
-        )
-
-    def __str__(self) -> str:
-        within = f" within {format_duration(self.within)}" if self.within else ""
-        by = f" by {', '.join(map(quoted_name, self.by))}" if self.by else ""
-        return " -> ".join(f"[{filter}]" for filter in self.filters) + within + by
-
-    def __repr__(self) -> str:
-        return f"Pattern({str(self)!r})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Pattern) and self._identity == other._identity
-
-    def __hash__(self) -> int:
-        return hash(self._identity)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Pattern.from_json, (self.to_json(),)
-
-    def to_json(self) -> dict[str, Json]:
-        data: dict[str, Json] = {"sequence": [filter.to_json() for filter in self.filters]}
-        if self.within is not None:
-            data["within"] = format_duration(self.within)
-        if self.by:
-            data["by"] = list(self.by)
-        return data
-
-    @classmethod
-    def from_json(cls, data: object) -> Pattern:
-        """From `{"sequence": [filter, …]}` with `within` and `by` if need be, or from text."""
-        if isinstance(data, str):
-            return cls(data)
-        if not isinstance(data, Mapping) or not {"sequence"} <= set(data) <= {"sequence", "within", "by"}:
-            raise BadFilterError(f'{shown(data)} is not a pattern: write text or {{"sequence": [filter, …]}}')
-        within, by, sequence = data.get("within"), data.get("by", []), data["sequence"]
-        if not (isinstance(sequence, list) and isinstance(by, list) and isinstance(within, str | None)):
-            raise BadFilterError(f"{shown(data)} is not a pattern: sequence and by are lists, within a duration")
-        duration = None if within is None else language.parse_duration(within)
-        return cls.of(*map(Filter.from_json, sequence), within=duration, by=by)
-
-
-@dataclass(frozen=True, slots=True)
-class Subscription:
-    """What a client wants, with an id: a filter in either dialect, or a pattern."""
-
-    id: str
-    client: str
-    wanted: Filter | Pattern | Cesql
-
-    def __post_init__(self) -> None:
-        _checked_identity(self.id)
-        _checked_identity(self.client)
-
-    def to_json(self) -> dict[str, Json]:
-        return {"id": self.id, "client": self.client, "wanted": {**self.wanted.to_json()}}
-
-    @classmethod
-    def from_json(cls, data: object) -> Subscription:
-        if not isinstance(data, Mapping) or set(data) != {"id", "client", "wanted"}:
-            raise BadFilterError(f"{shown(data)} is not a subscription: it has id, client and wanted")
-        return cls(_checked_identity(data["id"]), _checked_identity(data["client"]), _wanted(data["wanted"]))
-
-
-def _wanted(data: object) -> Filter | Pattern | Cesql:
-    if isinstance(data, Mapping) and "sequence" in data:
-        return Pattern.from_json(data)
-    if isinstance(data, Mapping) and "dialect" in data:
-        return Cesql.from_json(data)
-    return Filter.from_json(data)
-
-
-def _checked_identity(identity: object) -> str:
-    if not isinstance(identity, str) or not identity or len(identity) > IDENTITY_CODEPOINTS_MAX:
-        raise BadFilterError(f"{shown(identity)} is not an identity: use a text of 1 to {IDENTITY_CODEPOINTS_MAX}")
-    return checked_string(identity)
+        if not (wanted and isinstance(part, Constraint)):
+            boxes = normalized(intersections(boxes, boxes_of(part, wanted)))
+    return boxes

@@ -4,6 +4,9 @@ A pattern becomes a chain of positions. A character leads from each position to 
 (where the pattern has a `*`) any run of characters may come first. The positions reached are the bits of an integer, so
 a match takes one step for each character of the text, whatever the pattern: there is no backtracking. Prefix, suffix
 and substring are globs too.
+
+A glob may ignore case: then its characters are folded (`folding.py`), and each stands for all characters that fold to
+it. Folding maps one character to one, so such a glob is an automaton like any other.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from functools import lru_cache
 from typing import Final
 
 from catchment.errors import BadFilterError, LimitError, shown
+from catchment.model.folding import folded, unfolded
 
 # A position is a bit: this bounds the work of a step.
 GLOB_CODEPOINTS_MAX: Final = 4_096
@@ -24,34 +28,44 @@ _ANY_CHARACTER: Final = None  # stands for `?` among the characters that a patte
 class Glob:
     """A pattern in normal form: equal languages have equal `wanted` and `waiting`."""
 
-    __slots__ = ("_bits", "_hash", "_pattern", "accepting", "waiting", "wanted")
+    __slots__ = ("_bits", "_hash", "_pattern", "accepting", "ignores_case", "waiting", "wanted")
 
-    def __init__(self, wanted: tuple[str | None, ...], waiting: int) -> None:
+    def __init__(self, wanted: tuple[str | None, ...], waiting: int, ignores_case: bool = False) -> None:
         """`wanted[i]` is the character that leads from position i to i+1, None for any character.
         Bit i of `waiting` says that position i may take any run of characters first."""
+        if ignores_case:
+            wanted = tuple(None if character is None else folded(character) for character in wanted)
+            # Where no character has case, ignoring it changes nothing: such a glob has one form.
+            ignores_case = any(len(unfolded(character)) > 1 for character in wanted if character is not None)
         self.wanted = wanted
         self.waiting = waiting
+        self.ignores_case = ignores_case
         self.accepting = 1 << len(wanted)
         any_character = sum(1 << i for i, character in enumerate(wanted) if character is _ANY_CHARACTER)
         # For each character, the positions that it leads on from. None stands for characters that do not occur.
         self._bits: dict[str | None, int] = {None: any_character}
         for i, character in enumerate(wanted):
-            if character is not None:
-                self._bits[character] = self._bits.get(character, any_character) | 1 << i
-        self._hash = hash((wanted, waiting))
+            for each in () if character is None else unfolded(character) if ignores_case else (character,):
+                self._bits[each] = self._bits.get(each, any_character) | 1 << i
+        self._hash = hash((wanted, waiting, ignores_case))
         self._pattern: str | None = None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Glob) and self.wanted == other.wanted and self.waiting == other.waiting
+        return (
+            isinstance(other, Glob)
+            and self.wanted == other.wanted
+            and self.waiting == other.waiting
+            and self.ignores_case == other.ignores_case
+        )
 
     def __hash__(self) -> int:
         return self._hash
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Glob, (self.wanted, self.waiting)
+        return Glob, (self.wanted, self.waiting, self.ignores_case)
 
     def __repr__(self) -> str:
-        return f"Glob({self.pattern!r})"
+        return f"Glob({self.pattern!r}{', ignores case' if self.ignores_case else ''})"
 
     # --- as an automaton ---
 
@@ -82,21 +96,31 @@ class Glob:
 
     @property
     def characters(self) -> set[str]:
-        return {character for character in self.wanted if character is not None}
+        """The characters that it tells apart from others."""
+        return {character for character in self._bits if character is not None}
 
     @property
     def literal(self) -> str | None:
-        """The string it matches, if it matches only that one; else None."""
+        """The string it matches, if it matches only that one, or ignores the case of that one; else None."""
         return "".join(c or "" for c in self.wanted) if not self.waiting and _ANY_CHARACTER not in self.wanted else None
 
     @property
     def least(self) -> str:
         """The least in code point order of the shortest strings it matches."""
-        return "".join("\0" if character is None else character for character in self.wanted)
+        least = [
+            "\0" if character is None else min(unfolded(character)) if self.ignores_case else character
+            for character in self.wanted
+        ]
+        return "".join(least)
 
     @property
     def simplest_operator(self) -> tuple[str, str]:
         """The simplest operator that matches the same strings, and its operand."""
+        operator, operand = self._simplest
+        return (f"{operator} nocase" if self.ignores_case else operator), operand
+
+    @property
+    def _simplest(self) -> tuple[str, str]:
         if (literal := self.literal) is not None:
             return "=", literal
         ends = self.waiting & (1 | self.accepting)
@@ -125,7 +149,7 @@ def _escaped(text: str) -> str:
     return "".join("\\" + c if c in "*?\\" else c for c in text)
 
 
-def _normal(wanted: list[str | None], waits: set[int]) -> Glob:
+def _normal(wanted: list[str | None], waits: set[int], ignores_case: bool) -> Glob:
     """Moves each `*` behind the `?`s next to it: `*?` and `?*` match the same, and each language gets a single form."""
     waiting, at = 0, 0
     while at <= len(wanted):
@@ -135,11 +159,11 @@ def _normal(wanted: list[str | None], waits: set[int]) -> Glob:
         if any(position in waits for position in range(at, end + 1)):
             waiting |= 1 << end
         at = end + 1
-    return Glob(tuple(wanted), waiting)
+    return Glob(tuple(wanted), waiting, ignores_case)
 
 
 @lru_cache(_COMPILED_MAX)
-def glob(pattern: str) -> Glob:
+def glob(pattern: str, ignores_case: bool = False) -> Glob:
     """The glob a pattern writes."""
     if len(pattern) > GLOB_CODEPOINTS_MAX:
         raise LimitError("GLOB_CODEPOINTS_MAX", GLOB_CODEPOINTS_MAX, f"a pattern of {len(pattern):,}")
@@ -155,20 +179,30 @@ def glob(pattern: str) -> Glob:
             wanted.append(escaped)
         else:
             wanted.append(_ANY_CHARACTER if character == "?" else character)
-    return _normal(wanted, waits)
+    return _normal(wanted, waits, ignores_case)
 
 
 @lru_cache(_COMPILED_MAX)
-def suffix_glob(text: str) -> Glob:
-    return _literal_glob(text, 1)
+def equal_glob(text: str, ignores_case: bool = False) -> Glob:
+    return _literal_glob(text, 0, ignores_case)
 
 
 @lru_cache(_COMPILED_MAX)
-def substring_glob(text: str) -> Glob:
-    return _literal_glob(text, 1 | 1 << len(text))
+def prefix_glob(text: str, ignores_case: bool = False) -> Glob:
+    return _literal_glob(text, 1 << len(text), ignores_case)
 
 
-def _literal_glob(text: str, waiting: int) -> Glob:
+@lru_cache(_COMPILED_MAX)
+def suffix_glob(text: str, ignores_case: bool = False) -> Glob:
+    return _literal_glob(text, 1, ignores_case)
+
+
+@lru_cache(_COMPILED_MAX)
+def substring_glob(text: str, ignores_case: bool = False) -> Glob:
+    return _literal_glob(text, 1 | 1 << len(text), ignores_case)
+
+
+def _literal_glob(text: str, waiting: int, ignores_case: bool) -> Glob:
     if len(text) > GLOB_CODEPOINTS_MAX:
         raise LimitError("GLOB_CODEPOINTS_MAX", GLOB_CODEPOINTS_MAX, f"an operand of {len(text):,}")
-    return Glob(tuple(text), waiting)
+    return Glob(tuple(text), waiting, ignores_case)

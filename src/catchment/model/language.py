@@ -19,43 +19,23 @@ from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, VisitError
 
 from catchment.errors import BadFilterError, CatchmentError, LimitError, ParseError, shown
-from catchment.model.constraint import Constraint, Kind, constraint
-from catchment.model.fast_path import parsed_fast
+from catchment.model.constraint import OPERATORS, Constraint, Kind, constraint
+from catchment.model.expression import FILTER_CONSTRAINTS_MAX, FILTER_DEPTH_MAX, And, Expression, Not, Or
+from catchment.model.fast_path import parsed_expression_fast, parsed_fast
 from catchment.model.values import INT_MAX, Value, parse_duration, parse_time
 
 # Any filter within `filter.FILTER_SIZE_MAX` prints to a shorter text, which must parse again.
 FILTER_TEXT_CODEPOINTS_MAX: Final = 262_144
-# How deep `not`, `and`, `or` may nest: the conversion to a filter recurses this deep.
-FILTER_DEPTH_MAX: Final = 64
-# Constraints in a text: no filter prints more than these.
-FILTER_CONSTRAINTS_MAX: Final = 8_192
 
 __all__ = ["And", "Expression", "Not", "Or", "parse_advertisement", "parse_duration", "parse_filter", "parse_pattern"]
-
-
-@dataclass(frozen=True, slots=True)
-class And:
-    parts: tuple[Expression, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Or:
-    parts: tuple[Expression, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    inner: Expression
-
-
-Expression = bool | Constraint | And | Or | Not
 
 
 def parse_filter(text: str) -> Expression:
     constraints = parsed_fast(text)
     if constraints is not None:
         return constraints[0] if len(constraints) == 1 else And(constraints)
-    return parse_any_filter(text)
+    expression = parsed_expression_fast(text)
+    return parse_any_filter(text) if expression is None else expression
 
 
 def parse_any_filter(text: str) -> Expression:
@@ -147,9 +127,10 @@ class _Builder(Transformer[Token, Any]):
     def advertised_not(self, parts: list[_Sized]) -> _Sized:
         advertised = parts[0].expression
         assert isinstance(advertised, Constraint)
-        if advertised.operator not in ("suffix", "substring", "glob"):
+        if f"not {advertised.operator}" not in OPERATORS:
             raise BadFilterError(f"not {advertised}: an advertisement says what may appear; use != or another operator")
-        return _Sized(constraint(advertised.name, f"not {advertised.operator}", advertised.value), 0, 1)
+        negated = constraint(advertised.name, f"not {advertised.operator}", advertised.value, advertised.kind)
+        return _Sized(negated, 0, 1)
 
     def pattern(self, parts: list[Any]) -> tuple[list[Expression], timedelta | None, list[str]]:
         steps = [part.expression for part in parts if isinstance(part, _Sized)]
@@ -175,7 +156,7 @@ class _Builder(Transformer[Token, Any]):
         return _Sized(_is_true(tokens[0]), 0, 1)
 
     def existence(self, names: list[Token]) -> _Sized:
-        return _Sized(Not(_constrained(names[0], "absent", None, None).expression), 1, 1)
+        return _Sized(Not(_constrained(names[0], "absent", None, None).expression), 0, 1)
 
     def comparison(self, parts: list[Any]) -> _Sized:
         kind, name, operator, value = parts
@@ -184,6 +165,14 @@ class _Builder(Transformer[Token, Any]):
     def membership(self, parts: list[Any]) -> _Sized:
         kind, name, *values = parts
         return _constrained(name, "in", values, kind)
+
+    def comparison_nocase(self, parts: list[Any]) -> _Sized:
+        kind, name, operator, value = parts
+        return _constrained(name, f"{operator.lower()} nocase", value, kind)
+
+    def membership_nocase(self, parts: list[Any]) -> _Sized:
+        kind, name, *values = parts
+        return _constrained(name, "in nocase", values, kind)
 
     def presence(self, parts: list[Any]) -> _Sized:
         kind, name = parts
@@ -278,6 +267,7 @@ _NAMES: Final = {
     "TYPE": "a type (string, number, int, float, bool, time)",
     "COMPARISON": "= != < <= > >=",
     "STRING_OPERATOR": ">* (prefix) *< (suffix) * (contains) glob",
+    "_NOCASE": "nocase",
     "STRING": "a string in quotes",
     "NUMBER": "a number",
     "TIME": "a time such as 2026-11-15T10:30:00Z",

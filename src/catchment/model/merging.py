@@ -14,9 +14,10 @@ from functools import reduce
 from itertools import combinations
 from operator import or_
 
+from catchment.model.advertisement import Advertisement
 from catchment.model.box import Box
 from catchment.model.domain import EVERYTHING, Values
-from catchment.model.filter import Advertisement, Filter
+from catchment.model.filter import Filter
 from catchment.model.measure import Distribution
 from catchment.model.ranges import K, Ranges
 from catchment.model.strings import EVERY_STRING, Strings, of_ranges

@@ -19,8 +19,8 @@ from datetime import datetime
 from typing import Final
 
 from catchment.errors import BadNotificationError, LimitError
-from catchment.model.filter import Pattern
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.model.values import Json, format_time, parse_time
 
 # Waits in progress at once, one for each key: this bounds the memory of a monitor.

@@ -16,6 +16,7 @@ from typing import Final
 
 from catchment.errors import LimitError
 from catchment.model.box import Box
+from catchment.model.budget import charge
 from catchment.model.covering import Budget, covers_box
 from catchment.model.domain import any_of
 
@@ -51,7 +52,7 @@ def normalized(boxes: Iterable[Box]) -> tuple[Box, ...]:
 
 def _is_hard(boxes: Sequence[Box]) -> bool:
     """Whether too many boxes need automata to be compared."""
-    return sum(not box.is_ranges for box in boxes) > GLOB_BOXES_MAX
+    return sum(not box.is_easy for box in boxes) > GLOB_BOXES_MAX
 
 
 def _check_count(boxes: Sequence[Box], most: int) -> None:
@@ -72,6 +73,7 @@ def _absorbed(boxes: Sequence[Box]) -> list[Box]:
     """Leaves out each box that lies within another."""
     kept: list[Box] = []
     for box in sorted(boxes, key=_order):
+        charge(2 + 4 * len(kept))
         if not any(other.covers(box) for other in kept):
             kept = [other for other in kept if not box.covers(other)]
             kept.append(box)
@@ -84,6 +86,7 @@ def _joined(boxes: list[Box]) -> list[Box]:
     names = sorted({name for box in boxes for name in box.sets})
     while True:
         count = len(alive)
+        charge(4 * sum(len(box.sets) for box in alive))
         by_name: dict[str, list[Box]] = defaultdict(list)
         for box in alive:
             for name in box.sets:
@@ -130,6 +133,7 @@ def _consensus(boxes: list[Box], fresh: list[Box]) -> Iterator[Box]:
     for a, b in combinations(boxes, 2):
         if a not in recent and b not in recent:
             continue
+        charge(10)
         for name in a.sets.keys() & b.sets.keys():
             joined = (a.without(name) & b.without(name)).with_set(name, a.of(name) | b.of(name))
             if joined and not a.covers(joined) and not b.covers(joined):
@@ -142,10 +146,11 @@ def irredundant(boxes: Sequence[Box]) -> list[Box]:
     kept = sorted(boxes, key=_order)
     if _is_hard(kept):
         return kept
-    needs_no_automaton = all(box.is_ranges for box in kept)
+    needs_no_automaton = all(box.is_easy for box in kept)
     budget = Budget(IRREDUNDANT_STEPS_MAX if needs_no_automaton else IRREDUNDANT_GLOB_STEPS_MAX)
     for box in reversed(list(kept)):
         others = [other for other in kept if other is not box]
+        charge(2 + 4 * len(others))
         if others and budget.steps > 0 and covers_box(others, box, budget):
             kept = others
     return kept

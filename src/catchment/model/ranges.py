@@ -9,7 +9,7 @@ with U+0000 appended.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 K = TypeVar("K", int, str)
@@ -70,6 +70,14 @@ def intersection(a: Ranges[K], b: Ranges[K]) -> Ranges[K]:
         else:
             j += 1
     return tuple(common)
+
+
+def intersections(sets: Sequence[Ranges[K]]) -> Ranges[K]:
+    """The intersection of several sets, two by two as in a tournament: so each range is read a few times only."""
+    rest = list(sets)
+    while len(rest) > 1:
+        rest = [intersection(*rest[at : at + 2]) if at + 1 < len(rest) else rest[at] for at in range(0, len(rest), 2)]
+    return rest[0]
 
 
 def overlap(a: Ranges[K], b: Ranges[K]) -> bool:

@@ -19,18 +19,25 @@ from typing import Final, NamedTuple
 from catchment.model import domain
 from catchment.model.constraint import Constraint, Kind, edges, literal
 from catchment.model.domain import Keys, Values
+from catchment.model.folding import folded, unfolded
 from catchment.model.globs import Glob
-from catchment.model.ranges import Ranges
-from catchment.model.strings import ALL, Piece, Strings, after_prefix
+from catchment.model.ranges import Ranges, complement
+from catchment.model.strings import ALL, Piece, Strings, after_prefix, successor
 from catchment.model.values import INT_MAX, INT_MIN, KEY_BOUNDS, Type, Value, float_from_key, float_key, from_key
 
 Alternative = tuple[Constraint, ...]
 _SPELLINGS_KEPT_MAX: Final = 65_536
 
 
-@lru_cache(_SPELLINGS_KEPT_MAX)
 def spelled(name: str, values: Values) -> tuple[Alternative, ...]:
     """Alternatives that together mean `values`: () when no value is allowed, ((),) when any is, absence included."""
+    # Kept by how the set is written: to compare sets by what they mean may take an automaton.
+    return _spelled(name, values.absent, values.keys, values.strings.pieces)
+
+
+@lru_cache(_SPELLINGS_KEPT_MAX)
+def _spelled(name: str, absent: bool, keys: tuple[Keys, ...], pieces: tuple[Piece, ...]) -> tuple[Alternative, ...]:
+    values = Values(absent, keys, Strings(pieces))
     if values == domain.EVERYTHING:
         return ((),)
     if values == domain.PRESENT:
@@ -184,10 +191,14 @@ class _Writer:
         return min(candidates, key=_literal_length)
 
     def _run(self, run: list[tuple[int, int | None]], bounds: list[Bound]) -> Alternative:
-        holes = [Bound("!=", self._line.value(before)) for _, before in run[:-1] if before is not None]
+        holes = tuple(self._line.value(before) for _, before in run[:-1] if before is not None)
         if not bounds and not holes:
             return (Constraint(self._name, "any", None, self._kind),)
-        return tuple(Constraint(self._name, bound.operator, bound.value, self._kind) for bound in bounds + holes)
+        written = tuple(Constraint(self._name, bound.operator, bound.value, self._kind) for bound in bounds)
+        if not holes:
+            return written
+        operator, value = ("!=", holes[0]) if len(holes) == 1 else ("not in", holes)
+        return (*written, Constraint(self._name, operator, value, self._kind))
 
     def _points(self, points: list[Value]) -> Alternative:
         if len(points) == 1:
@@ -275,32 +286,105 @@ def _first_out_float(floats: Keys, number: int | float) -> float | None:
 
 
 def _strings(name: str, strings: Strings) -> list[Alternative]:
-    return [alternative for piece in strings.pieces for alternative in _piece(name, piece)]
+    texts = [text for piece in strings.pieces if (text := _text_of(piece)) is not None]
+    others = [piece for piece in strings.pieces if _text_of(piece) is None]
+    alternatives = [alternative for piece in others for alternative in _piece(name, piece)]
+    # The texts whose case does not count are one alternative, with those that were stored as ranges.
+    for alternative in alternatives if texts else ():
+        if len(alternative) == 1 and alternative[0].operator in ("= nocase", "in nocase"):
+            value = alternative[0].value
+            texts += map(str, value if isinstance(value, tuple) else (value,))
+            alternatives.remove(alternative)
+            break
+    return [*alternatives, (_nocase(name, "", texts),)] if texts else alternatives
+
+
+def _text_of(piece: Piece) -> str | None:
+    """The text that a piece is, whatever its case; None if it is something else."""
+    if piece.ranges != ALL or piece.unwanted or len(piece.wanted) != 1:
+        return None
+    return next(iter(piece.wanted)).literal
 
 
 def _piece(name: str, piece: Piece) -> list[Alternative]:
-    globs = [_glob(name, "", glob) for glob in piece.wanted] + [_glob(name, "not ", glob) for glob in piece.unwanted]
+    texts = [glob.literal for glob in piece.unwanted if glob.literal is not None]
+    ranges = piece.ranges
+    points = [_point_of(part) for part in complement(ranges, "")]
+    if texts and None not in points and (any_case := _any_case(points)):  # type: ignore[arg-type]
+        texts, ranges = [*texts, *any_case], ALL
+    globs = [_glob(name, "", glob) for glob in piece.wanted]
+    globs += [_glob(name, "not ", glob) for glob in piece.unwanted if glob.literal is None]
+    globs += [_nocase(name, "not ", texts)] if texts else []
     globs.sort(key=str)
-    if piece.ranges == ALL and globs:
+    if ranges == ALL and globs:
         return [tuple(globs)]
-    return [(*ranges, *globs) for ranges in _string_ranges(name, piece.ranges)]
+    return [(*written, *globs) for written in _string_ranges(name, ranges)]
 
 
 def _glob(name: str, negation: str, glob: Glob) -> Constraint:
     operator, operand = glob.simplest_operator
-    if negation and operator not in ("suffix", "substring"):
-        operator, operand = "glob", glob.pattern
     return Constraint(name, negation + operator, operand, Kind.STRING)
 
 
+def _nocase(name: str, negation: str, texts: list[str]) -> Constraint:
+    """That a string is one of some texts, whatever its case, or none of them."""
+    if len(texts) > 1:
+        return Constraint(name, f"{negation}in nocase", tuple(sorted(texts)), Kind.STRING)
+    return Constraint(name, "!= nocase" if negation else "= nocase", texts[0], Kind.STRING)
+
+
 def _string_ranges(name: str, ranges: Ranges[str]) -> list[Alternative]:
-    """As `_Writer` writes them, but a range of all strings with a common beginning becomes a prefix."""
-    writer = _Writer(name, Kind.STRING, _StringLine())
-    prefixes = [(part, prefix) for part in ranges if (prefix := _prefix_of(part)) is not None]
-    rest = tuple(part for part in ranges if part not in [written for written, _ in prefixes])
-    return writer.alternatives(rest) + [(Constraint(name, "prefix", prefix, Kind.STRING),) for _, prefix in prefixes]
+    """As `_Writer` writes them, but a range of all strings with a common beginning becomes a prefix. If only such
+    ranges and single strings are missing, what is missing is written."""
+    outside = complement(ranges, "")
+    if any(map(_prefix_of, outside)) and all(map(_is_prefix_or_point, outside)):
+        return [tuple(_opposite(constraint) for (constraint,) in _short_ranges(name, outside))]
+    points = [point for part in outside if (point := _point_of(part)) is not None]
+    if points and len(points) == len(outside) and (texts := _any_case(points)):
+        return [(_nocase(name, "not ", texts),)]
+    return _short_ranges(name, ranges)
+
+
+def _short_ranges(name: str, ranges: Ranges[str]) -> list[Alternative]:
+    prefixes = [prefix for part in ranges if (prefix := _prefix_of(part)) is not None]
+    points = [point for part in ranges if (point := _point_of(part)) is not None]
+    alternatives: list[Alternative] = []
+    if texts := _any_case(points):
+        alternatives.append((_nocase(name, "", texts),))
+    rest = tuple(part for part in ranges if not (_prefix_of(part) or (texts and _point_of(part) is not None)))
+    alternatives += _Writer(name, Kind.STRING, _StringLine()).alternatives(rest)
+    if any_case := _any_case(prefixes):
+        return alternatives + [(Constraint(name, "prefix nocase", text, Kind.STRING),) for text in any_case]
+    return alternatives + [(Constraint(name, "prefix", prefix, Kind.STRING),) for prefix in prefixes]
+
+
+_OPPOSITES: Final = {"=": "!=", "= nocase": "!= nocase"}
+
+
+def _opposite(constraint: Constraint) -> Constraint:
+    operator = _OPPOSITES.get(constraint.operator, f"not {constraint.operator}")
+    return Constraint(constraint.name, operator, constraint.value, constraint.kind)
+
+
+def _any_case(texts: list[str]) -> list[str]:
+    """If some texts are all the ways to write other texts in any case, those; else none."""
+    by_folded: dict[str, int] = {}
+    for text in texts:
+        by_folded[folded(text)] = by_folded.get(folded(text), 0) + 1
+    if len(by_folded) == len(texts):
+        return []
+    is_whole = all(count == math.prod(len(unfolded(each)) for each in text) for text, count in by_folded.items())
+    return list(by_folded) if is_whole else []
 
 
 def _prefix_of(part: tuple[str, str | None]) -> str | None:
     low, high = part
     return low if low and high is not None and after_prefix(low) == high else None
+
+
+def _is_prefix_or_point(part: tuple[str, str | None]) -> bool:
+    return _prefix_of(part) is not None or _point_of(part) is not None
+
+
+def _point_of(part: tuple[str, str | None]) -> str | None:
+    return part[0] if part[1] == successor(part[0]) else None

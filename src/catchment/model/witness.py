@@ -47,7 +47,6 @@ from typing import Any, Final, NamedTuple, Protocol
 from catchment.model.box import Box
 from catchment.model.constraint import Constraint, Kind
 from catchment.model.domain import INTEGER_KEYED, Values
-from catchment.model.strings import UNDECIDED
 from catchment.model.values import (
     EPOCH,
     KEY_BOUNDS,
@@ -287,9 +286,8 @@ def _corners(values: Values) -> tuple[Value | None, Value | None] | None:
             greatest = KEY_BOUNDS[value_type][1] if end is None else end - 1
             members += [from_key(value_type, keys[0][0]), from_key(value_type, greatest)]
     if values.strings:
-        ranges = values.strings.ranges
-        inside = ranges[0][0] if ranges else values.strings.extremes[0]
-        if inside is not None and inside != UNDECIDED:
+        inside = values.strings.member
+        if inside is not None:
             longer = inside + JUNK[-1]
             members += [inside, longer if longer in values.strings else inside]
     return (members[0], members[-1]) if members else None

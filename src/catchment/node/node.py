@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 
 from catchment.errors import BadIdError, CatchmentError, LimitError, shown
-from catchment.model.filter import IDENTITY_CODEPOINTS_MAX
 from catchment.model.notification import Notification
+from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
 from catchment.node.outlets import ClientOutlet, LinkOutlet
 from catchment.routing.core import RoutingCore
 from catchment.routing.messages import (

@@ -13,9 +13,9 @@ from pyspark.sql import Row
 from pyspark.sql import types as st
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from catchment.model.filter import Pattern
 from catchment.model.monitor import Monitor, Sequence
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.model.values import Json, time_from_key, time_key
 from catchment.pipeline.rows import ORDER, TIME, OrderKey, order_key
 

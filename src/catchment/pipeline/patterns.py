@@ -30,8 +30,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from catchment.errors import InputError, UnavailableError
 from catchment.matching import Matcher
-from catchment.model.filter import PATTERN_FILTERS_MAX, Pattern
 from catchment.model.notification import ENVELOPE_TYPES
+from catchment.model.pattern import PATTERN_FILTERS_MAX, Pattern
 from catchment.model.values import INT_MAX, INT_MIN, MICROSECOND, Value, time_key, value_to_json
 from catchment.pipeline.monitors import (
     NO_KEY,

@@ -25,9 +25,11 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from msgspec import Struct
 
 from catchment.errors import CatchmentError
+from catchment.model.advertisement import Advertisement
 from catchment.model.cesql import Cesql
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 
 # Microseconds: since 1970 in a live network, since the start of the run in a simulation. A core only compares and adds.
 Time = int

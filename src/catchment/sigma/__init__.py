@@ -9,7 +9,7 @@ both make and writes it as text; `rules` reads files. A rule that no filter can 
 """
 
 from catchment.sigma.expressions import Inexpressible, LetterCase
-from catchment.sigma.rules import FILE_BYTES_MAX, ImportedRule, RejectedRule, RuleReader, filter_of, knows_nocase
+from catchment.sigma.rules import FILE_BYTES_MAX, ImportedRule, RejectedRule, RuleReader, filter_of
 
 __all__ = [
     "FILE_BYTES_MAX",
@@ -19,5 +19,4 @@ __all__ = [
     "RejectedRule",
     "RuleReader",
     "filter_of",
-    "knows_nocase",
 ]

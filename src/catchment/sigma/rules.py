@@ -69,15 +69,6 @@ class RejectedRule:
     reason: str
 
 
-def knows_nocase() -> bool:
-    """Whether the filter language of this version has operators that ignore case."""
-    try:
-        Filter('name = nocase "x"')
-    except InputError:
-        return False
-    return True
-
-
 # --- one rule -----------------------------------------------------------------------------------
 
 

@@ -23,9 +23,11 @@ from functools import partial
 from typing import Any, Final, Literal, Protocol
 
 from catchment.errors import CatchmentError, InputError, shown
+from catchment.model.advertisement import Advertisement
 from catchment.model.cesql import Cesql
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.model.values import Value
 from catchment.node import Node
 from catchment.routing.core import RoutingCore, Work

@@ -30,10 +30,12 @@ import msgspec
 from msgspec import Raw, Struct
 
 from catchment.errors import BadFilterError, CatchmentError, LimitError, ParseError, RemoteProtocolError, shown
+from catchment.model.advertisement import Advertisement
 from catchment.model.cesql import Cesql
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.model.packed import PlainNotification, has_negative_zero, notification_of, plain_of_raw
+from catchment.model.pattern import Pattern
 from catchment.routing.messages import Header, Routed, Said, Wanted
 from catchment.wire.messages import Batch, Delivery, H, Parcel, Publish, Unfit
 

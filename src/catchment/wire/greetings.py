@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from catchment.errors import BadIdError, shown
-from catchment.model.filter import IDENTITY_CODEPOINTS_MAX
+from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
 from catchment.routing.messages import ClientRequest, MapIdentity
 from catchment.wire.frames import VERSION
 from catchment.wire.messages import Hello, Welcome

@@ -106,7 +106,7 @@ class Sql(FilterExpression):
         return self.cesql.matches(notification)
 
     def covering(self, is_negated: bool) -> CoveringFilter:
-        return CoveringFilter(Filter.everything() if is_negated else self.cesql.filter, False)
+        return CoveringFilter(Filter.everything() if is_negated else self.cesql.filter.routed, False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,9 @@ class Native(FilterExpression):
         return self.filter.matches(notification)
 
     def covering(self, is_negated: bool) -> CoveringFilter:
-        return _complement(self.filter) if is_negated else CoveringFilter(self.filter, True)
+        if self.filter.is_normal:
+            return _complement(self.filter) if is_negated else CoveringFilter(self.filter, True)
+        return CoveringFilter(Filter.everything() if is_negated else self.filter.routed, False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +209,8 @@ class Selection:
 def selection_of(expression: FilterExpression) -> Selection:
     if isinstance(expression, Sql):
         return Selection(expression.cesql)
+    if isinstance(expression, Native):
+        return Selection(expression.filter)
     covering = expression.covering(is_negated=False)
     return Selection(covering.filter, None if covering.is_exact else expression)
 

@@ -12,11 +12,13 @@ from typing import Any
 
 from catchment.cli.arguments import parsed_advertisement, parsed_filter, parsed_pattern
 from catchment.cli.terminal import BadUsage
+from catchment.model.advertisement import Advertisement
 from catchment.model.box import Box
 from catchment.model.cesql import Cesql
 from catchment.model.explanation import Explanation, explain, shown_literal
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.model.values import Json, format_duration
 
 Report = dict[str, Json]
@@ -96,13 +98,19 @@ class CheckedFilter:
 
 
 def filter_report(filter: Filter) -> Report:
+    """`routed_by` is only there if the filter has no normal form within its budget: the wider filter that brokers route
+    it by."""
+    normal: Report = {"alternatives": len(filter.alternatives)} if filter.is_normal else {}
+    wider: Report = {} if filter.is_normal else {"routed_by": str(filter.routed)}
     return {
         "text": str(filter),
         "empty": filter.is_empty,
         "everything": filter == Filter.everything(),
-        "attributes": attributes_of(filter.boxes),
-        "alternatives": len(filter.alternatives),
+        "normal": filter.is_normal,
+        "attributes": attributes_of(filter.routed.boxes),
+        **normal,
         "comparisons": filter.comparisons,
+        **wider,
         "filter": filter.to_json(),
     }
 
@@ -187,8 +195,8 @@ class CheckedPattern:
             "empty": any(filter.is_empty for filter in filters),
             "within": None if within is None else format_duration(within),
             "by": list(self.pattern.by),
-            "attributes": attributes_of(box for filter in filters for box in filter.boxes),
-            "alternatives": sum(len(filter.alternatives) for filter in filters),
+            "attributes": attributes_of(box for filter in filters for box in filter.routed.boxes),
+            "alternatives": sum(len(filter.routed.alternatives) for filter in filters),
             "comparisons": sum(filter.comparisons for filter in filters),
             "filters": [filter_report(filter) for filter in filters],
         }

@@ -53,6 +53,8 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str | Table]]:
         rows.append(("matches", _extent(routed)))
     rows.append(("attributes", _attributes(routed["attributes"])))
     rows += [(name, f"{routed[name]:,}") for name in ("alternatives", "comparisons") if name in routed]
+    if "normal" in routed:
+        rows.append(("routing", _routing(routed)))
     rows += [(name, _listed(report[name])) for name in ("within", "by") if report.get(name)]
     if "relation" in report:
         rows.append(("relation", report["relation"]["sentence"]))
@@ -65,6 +67,16 @@ def _extent(report: dict[str, Any]) -> str:
     if report.get("everything"):
         return "everything"
     return "some sequences" if "filters" in report else "some notifications"
+
+
+def _routing(report: dict[str, Any]) -> str:
+    """What brokers can know of a filter, and what that means for traffic."""
+    if report["normal"]:
+        return "exact: brokers compare it with other filters by what it means"
+    return (
+        "by a wider filter: this one is too large for exact comparisons. Clients get exactly what it matches; brokers "
+        f"may carry more than that between them. Brokers route it by: {report['routed_by']}"
+    )
 
 
 def _listed(words: str | list[str]) -> str:

@@ -8,6 +8,7 @@ the closed interval [a, b]; the tree indexes these. The other tests are only ver
     TYPE           the value has type a, int or float
     SUBSTRING, GLOB, NOT_SUBSTRING, NOT_GLOB    the string matches the pattern of constraint a, or does not
     ABSENT         the notification has no value
+    NOT_SET        the rank is not among those of a SET
 
 A conjunction becomes a single row. Only where `x in (…)` is all that could index it, it becomes a row for each value.
 """
@@ -48,6 +49,7 @@ from catchment.matching.kernels.jit import Bytes, Ints, kernel
 from catchment.matching.kernels.rank import BOOLEAN_RANKS, literal_ends
 
 T_IN, T_OUT, T_SET, T_TYPE, T_SUBSTRING, T_GLOB, T_NOT_SUBSTRING, T_NOT_GLOB, T_ABSENT = 0, 1, 2, 3, 4, 5, 6, 7, 8
+T_NOT_SET = 9
 TEST_KIND_BITS = 4
 TEST_KIND_MASK = 15
 # Columns of `sections`, which has a line for each dimension: the first rank of times, the first rank of strings, and
@@ -94,7 +96,7 @@ def list_sets(
     end = 0
     for i in range(len(parsed)):
         starts[i] = end
-        if parsed[i, C_OPERATOR] == IN:
+        if parsed[i, C_OPERATOR] & (NOT - 1) == IN:
             at = parsed[i, C_START]
             for member in range(parsed[i, C_COUNT]):
                 tag, key, _, _, at = read_object(blob, at)
@@ -147,12 +149,10 @@ def _compile_constraint(
         return opened
     first, last = section_of(kind, sections, attribute)
     start, end = parsed[i, C_START], parsed[i, C_START] + parsed[i, C_COUNT]
-    positive = operator & (NOT - 1)  # the operator without its negation
-    cut = first_cut[i, 0]
+    positive, cut = operator & (NOT - 1), first_cut[i, 0]  # the operator without its negation
     if positive < IN:  # = != < <= > >=
-        rank = rank_of_cut(
-            parsed[i, C_TYPE], parsed[i, C_KEY], cut, attribute, sections, number_cut, time_cut, string_cut
-        )
+        key = parsed[i, C_KEY]
+        rank = rank_of_cut(parsed[i, C_TYPE], key, cut, attribute, sections, number_cut, time_cut, string_cut)
         if operator == EQ or operator == GE:
             first = rank
         elif operator == GT:
@@ -166,6 +166,8 @@ def _compile_constraint(
     elif operator == IN:
         first, last = set_pool[set_starts[i]], set_pool[set_starts[i + 1] - 1]
         _put(tests, used, writing, attribute, T_SET, set_starts[i], set_starts[i + 1])
+    elif positive == IN:
+        _put(tests, used, writing, attribute, T_NOT_SET, set_starts[i], set_starts[i + 1])
     elif positive == PREFIX and end > start:
         # Its cuts are the prefix and the least string behind all that begin with it, whose rank is `above` + 1.
         below = sections[attribute, STRING_BASE] + 2 * string_cut[cut] + 1
@@ -195,6 +197,34 @@ def _compile_constraint(
     if (operator == NOT + PREFIX or operator == NOT + SUFFIX) and parsed[i, C_COUNT] == 0:
         first, last = 1, 0  # nothing can match: every string begins and ends with the empty string
     return _narrow(low, high, touched, opened, attribute, first, last)
+
+
+@kernel
+def compile_leaves(
+    constraints: Ints, blob: Bytes, parsed: Ints, first_cut: Ints, sections: Ints, reversed_of: Ints,
+    number_cut: Ints, time_cut: Ints, string_cut: Ints, set_starts: Ints, set_pool: Ints, low: Ints, high: Ints,
+    touched: Ints, scratch: Ints, writing: bool, starts: Ints, tests: Ints, used: Ints
+) -> None:
+    """The tests of single constraints, those of constraint i from `starts[i]` on. A constraint that nothing satisfies
+    has a test that never holds. A first call counts, a second writes."""
+    for i in range(len(constraints)):
+        before = used[TESTS]
+        used[TESTS] = 0
+        opened = _compile_constraint(
+            constraints[i], blob, parsed, first_cut, sections, reversed_of, number_cut, time_cut, string_cut,
+            set_starts, set_pool, low, high, touched, 0, scratch, used, True
+        )
+        others = used[TESTS]
+        used[TESTS] = before
+        for t in range(opened):
+            d = touched[t]
+            _put(tests, used, writing, d, T_IN, low[d], high[d])
+            high[d] = -1
+        for t in range(others):
+            code = scratch[t, 0]
+            _put(tests, used, writing, code >> TEST_KIND_BITS, code & TEST_KIND_MASK, scratch[t, 1], scratch[t, 2])
+        if writing:
+            starts[i + 1] = used[TESTS]
 
 
 @kernel

@@ -2,6 +2,10 @@
 
 A glob's literal piece is its longest run without wildcards. Of all grams of the piece, the one is chosen that occurs in
 the fewest other patterns. A string can match the pattern only if it contains the gram.
+
+A gram of up to eight bytes is an integer: then the hash of the gram behind each position of a string takes one shift
+and two multiplications. A bit set of hashes (`gram_bits`) tells at most positions that no pattern has such a gram. It
+is small enough to stay in the processor's cache.
 """
 
 # mypy: disable-error-code="return-value, no-any-return, arg-type"
@@ -11,8 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from catchment.matching.kernels.bytes import HASH_FACTOR, HASH_MASK
-from catchment.matching.kernels.ingest import C_ATTRIBUTE, C_COUNT, C_OPERATOR, C_START, GLOB
+from catchment.matching.kernels.ingest import C_ATTRIBUTE, C_COUNT, C_OPERATOR, C_START, GLOB, NOT
 from catchment.matching.kernels.jit import Bytes, Ints, kernel
 from catchment.matching.kernels.rank import copy_unescaped
 from catchment.matching.kernels.tables import GRAM_SIZES
@@ -37,7 +40,7 @@ def has_literal(blob: Bytes, parsed: Ints, constraints: Ints, has: Ints) -> None
     for i in range(len(constraints)):
         c = constraints[i]
         start, end = parsed[c, C_START], parsed[c, C_START] + parsed[c, C_COUNT]
-        if parsed[c, C_OPERATOR] == GLOB:
+        if parsed[c, C_OPERATOR] & (NOT - 1) == GLOB:
             start, end = longest_literal(blob, start, end)
         has[i] = end > start
 
@@ -50,7 +53,7 @@ def list_literals(blob: Bytes, parsed: Ints, constraints: Ints, places: Ints, ta
         c = constraints[i]
         start, end = parsed[c, C_START], parsed[c, C_START] + parsed[c, C_COUNT]
         places[i, 0] = at
-        if parsed[c, C_OPERATOR] == GLOB:
+        if parsed[c, C_OPERATOR] & (NOT - 1) == GLOB:
             start, end = longest_literal(blob, start, end)
             at = copy_unescaped(blob, start, end, target, at)
         else:
@@ -62,12 +65,29 @@ def list_literals(blob: Bytes, parsed: Ints, constraints: Ints, places: Ints, ta
     return at
 
 
+# Numbers of 30 bits: a product with 32 bits stays below 2**63.
+_HIGH_FACTOR, _HASH_FACTOR, _SEED_FACTOR = 0x2C1B3C6D, 0x35297A2D, 0x1B56C4E9
+
+
+@kernel
+def gram_seed(attribute: int, size: int) -> int:
+    """What tells the grams of different attributes and sizes apart."""
+    return ((attribute * 16 + size) * _SEED_FACTOR) & 0xFFFFFFFF
+
+
+@kernel
+def hash_of_gram(gram: int, seed: int) -> int:
+    """A hash of 31 bits of the bytes of a gram, as an integer."""
+    mixed = (gram & 0xFFFFFFFF) ^ ((((gram >> 32) & 0xFFFFFFFF) * _HIGH_FACTOR) >> 20) ^ seed
+    return (((mixed & 0xFFFFFFFF) * _HASH_FACTOR) >> 29) & 0x7FFFFFFF
+
+
 @kernel
 def gram_hash(attribute: int, size: int, blob: Bytes, at: int) -> int:
-    mixed = np.int64(attribute * 16 + size)
+    gram = np.int64(0)
     for j in range(at, at + size):
-        mixed = (mixed * HASH_FACTOR + np.int64(blob[j])) & HASH_MASK
-    return mixed
+        gram = (gram << 8) | np.int64(blob[j])
+    return hash_of_gram(gram, gram_seed(attribute, size))
 
 
 @kernel
@@ -101,10 +121,12 @@ def choose_grams(places: Ints, blob: Bytes, counts: Ints, hashes: Ints, offsets:
 
 
 @kernel
-def fill_slots(hashes: Ints, slots: Ints) -> None:
-    mask = len(slots) - 1
+def fill_slots(hashes: Ints, slots: Ints, bits: Bytes) -> None:
+    mask, bit_mask = len(slots) - 1, 8 * len(bits) - 1
     for i in range(len(hashes)):
-        at = (hashes[i] ^ (hashes[i] >> 15)) & mask
+        bit = hashes[i] & bit_mask
+        bits[bit >> 3] |= np.uint8(1 << (bit & 7))
+        at = hashes[i] & mask
         while slots[at] >= 0:
             at = (at + 1) & mask
         slots[at] = i

@@ -1,8 +1,8 @@
 """Kernels that take filters into the tables of a source; each distinct constraint and conjunction is stored once.
 
-A filter arrives as msgpack: an array of conjunctions `{"constraints": [...]}`, each constraint
-`{"name", "operator", "value", "kind"}`. A stored constraint is the same without the field names:
-`[name, operator, value, kind]`.
+A filter arrives as msgpack (`packing.py`): an array of conjunctions `{"constraints": [...]}`, or an expression
+`[AND or OR, part, …]`. A constraint is `{"name", "operator", "value", "kind"}`. A stored constraint is the same
+without the field names: `[name, operator, value, kind]`.
 """
 
 # mypy: disable-error-code="return-value, no-any-return, arg-type"
@@ -31,6 +31,7 @@ from catchment.matching.kernels.bytes import (
     skip_object,
 )
 from catchment.matching.kernels.jit import Bytes, Ints, kernel
+from catchment.matching.kernels.nodes import LEAF, intern_node
 
 # Places in `state`: how many entries of each growing table are in use.
 CONSTRAINTS, BLOB, ALTERNATIVES, MEMBERS, FILTERS = 0, 1, 2, 3, 4
@@ -89,12 +90,21 @@ def _copy_constraint(buffer: Bytes, at: int, blob: Bytes, end: int) -> tuple[int
 @kernel
 def ingest(
     buffer: Bytes, blob: Bytes, starts: Ints, hashes: Ints, slots: Ints, state: Ints, members: Ints,
-    alternative_starts: Ints, filter_starts: Ints
+    alternative_starts: Ints, filter_starts: Ints, roots: Ints, pending: Ints, frames: Ints, node_kind: Ints,
+    node_starts: Ints, children: Ints, node_hashes: Ints, node_slots: Ints, node_used: Ints
 ) -> None:
-    """Appends the filters of a msgpack array to the tables."""
+    """Appends the filters of a msgpack array to the tables. A filter that is an expression gets a root node and no
+    conjunctions."""
     _, filters, _, _, at = read_object(buffer, 0)
     for _filter in range(filters):
         _, alternatives, _, _, at = read_object(buffer, at)
+        roots[state[FILTERS]] = -1
+        if alternatives > 0 and read_object(buffer, at)[0] == INT:
+            at, roots[state[FILTERS]] = _ingest_expression(
+                buffer, at, alternatives, blob, starts, hashes, slots, state, pending, frames, node_kind, node_starts,
+                children, node_hashes, node_slots, node_used
+            )
+            alternatives = 0
         for _alternative in range(alternatives):
             _, _, _, _, at = read_object(buffer, at)  # the head of {"constraints": …}
             at = skip_object(buffer, at)  # the word "constraints"
@@ -107,6 +117,49 @@ def ingest(
             alternative_starts[state[ALTERNATIVES]] = state[MEMBERS]
         state[FILTERS] += 1
         filter_starts[state[FILTERS]] = state[ALTERNATIVES]
+
+
+# Columns of `frames`, the expressions that are being read: kind, parts still to come, first part in `pending`.
+_KIND, _LEFT, _BASE, FRAME_COLUMNS = 0, 1, 2, 3
+
+
+@kernel
+def _ingest_expression(
+    buffer: Bytes, at: int, count: int, blob: Bytes, starts: Ints, hashes: Ints, slots: Ints, state: Ints,
+    pending: Ints, frames: Ints, node_kind: Ints, node_starts: Ints, children: Ints, node_hashes: Ints,
+    node_slots: Ints, node_used: Ints
+) -> tuple[int, int]:
+    """Reads the expression whose kind is at `at`. Returns (position behind it, its root)."""
+    _, kind, _, _, at = read_object(buffer, at)
+    frames[0, _KIND], frames[0, _LEFT], frames[0, _BASE] = kind, count - 1, 0
+    depth, waiting = 0, 0
+    while True:
+        if frames[depth, _LEFT] == 0:  # all parts are read: they are the last of `pending`
+            base = frames[depth, _BASE]
+            node = intern_node(
+                frames[depth, _KIND], base, waiting, pending, node_kind, node_starts, children, node_hashes,
+                node_slots, node_used
+            )
+            if depth == 0:
+                return at, node
+            pending[base] = node
+            waiting = base + 1
+            depth -= 1
+            continue
+        frames[depth, _LEFT] -= 1
+        tag, count, _, _, behind = read_object(buffer, at)
+        if tag == ARRAY:
+            _, kind, _, _, at = read_object(buffer, behind)
+            depth += 1
+            frames[depth, _KIND], frames[depth, _LEFT], frames[depth, _BASE] = kind, count - 1, waiting
+        else:
+            at, end = _copy_constraint(buffer, at, blob, state[BLOB])
+            pending[waiting] = intern_tail(blob, starts, hashes, slots, state, end)
+            pending[waiting] = intern_node(
+                LEAF, waiting, waiting + 1, pending, node_kind, node_starts, children, node_hashes, node_slots,
+                node_used
+            )
+            waiting += 1
 
 
 @kernel

@@ -12,7 +12,7 @@ In all functions below `x` is the index (Tables), `s` the scratch arrays (Scratc
 # Numpy's integers are the ints of a kernel.
 # A call that passes a dozen arrays reads better packed than with one argument to a line.
 # fmt: off
-# ruff: noqa: PLR1714, SIM102, SIM109 -- plain comparisons compile to the plainest code
+# ruff: noqa: SIM102 -- plain comparisons compile to the plainest code
 
 from __future__ import annotations
 
@@ -20,30 +20,21 @@ import numpy as np
 
 from catchment.matching.kernels.bytes import (
     BOOL,
-    HASH_FACTOR,
-    HASH_MASK,
     INT,
     STRING,
     TIME,
     equal_bytes,
     hash_bytes,
-    holds_substring,
-    matches_glob,
 )
 from catchment.matching.kernels.compile import (
     STRING_BASE,
-    T_ABSENT,
-    T_GLOB,
     T_IN,
-    T_NOT_SUBSTRING,
-    T_OUT,
-    T_SET,
-    T_SUBSTRING,
-    T_TYPE,
     TEST_KIND_BITS,
     TEST_KIND_MASK,
     TIME_BASE,
 )
+from catchment.matching.kernels.evaluation import holds_other, is_true
+from catchment.matching.kernels.grams import gram_seed, hash_of_gram
 from catchment.matching.kernels.jit import Bytes, Ints, inlined, kernel
 from catchment.matching.kernels.rank import BOOLEAN_RANKS, rank_in_keys, rank_of_number, rank_of_string
 from catchment.matching.kernels.tables import (
@@ -103,38 +94,6 @@ def find_attribute(buffer: Bytes, start: int, length: int, slots: Ints, attribut
     return -1
 
 
-@kernel
-def _holds_other(
-    kind: int, rank: int, a: int, b: int, entry: int, type_of: Ints, place_of: Ints, key_of: Ints, buffer: Bytes,
-    set_pool: Ints, pattern_places: Ints, blob: Bytes
-) -> bool:
-    """Whether a test that is not IN holds; `rank` is -1 if the value is absent. See `compile.py` for the tests."""
-    if kind == T_ABSENT:
-        return rank < 0
-    if rank < 0:
-        return False
-    if kind == T_OUT:
-        return rank < a or rank > b
-    if kind == T_SET:
-        low, high = a, b  # binary search in the sorted ranks of the set
-        while low < high:
-            middle = (low + high) >> 1
-            if set_pool[middle] < rank:
-                low = middle + 1
-            else:
-                high = middle
-        return low < b and set_pool[low] == rank
-    if kind == T_TYPE:
-        return type_of[entry] == a
-    if type_of[entry] != STRING:
-        return False
-    start, end = place_of[entry], place_of[entry] + key_of[entry]
-    pattern, pattern_end = pattern_places[a, 0], pattern_places[a, 0] + pattern_places[a, 1]
-    if kind == T_SUBSTRING or kind == T_NOT_SUBSTRING:
-        return holds_substring(buffer, start, end, blob, pattern, pattern_end) == (kind == T_SUBSTRING)
-    return matches_glob(buffer, start, end, blob, pattern, pattern_end) == (kind == T_GLOB)
-
-
 @inlined
 def _rank_entries(x: Tables, s: Scratch, b: Entries, first: int, last: int) -> None:
     """Writes the ranks of the values of a notification, whose entries are first to last, to `s.rank`."""
@@ -184,8 +143,9 @@ def _rank_entries(x: Tables, s: Scratch, b: Entries, first: int, last: int) -> N
 
 @inlined
 def _find_patterns(x: Tables, s: Scratch, b: Entries, stamp: int) -> None:
-    """Puts the nodes of all patterns whose literal piece occurs in a string of the notification on the stack."""
-    mask = len(x.gram_slots) - 1
+    """Stamps all patterns whose literal piece occurs in a string of the notification, in one pass over each string, and
+    puts their nodes on the stack."""
+    mask, bit_mask = len(x.gram_slots) - 1, 8 * len(x.gram_bits) - 1
     for p in range(s.control[PRESENT]):
         attribute = s.present[p]
         if attribute >= len(x.attributes) - 1 or x.attributes[attribute, A_PATTERNS] == 0:
@@ -197,16 +157,20 @@ def _find_patterns(x: Tables, s: Scratch, b: Entries, stamp: int) -> None:
         for size in GRAM_SIZES:
             if (x.attributes[attribute, A_PATTERNS] >> size) & 1 == 0:
                 continue  # no pattern of this attribute has a gram of this size
-            for at in range(start, end - size + 1):
-                # The same hash as `gram_hash` in grams.py, written out: this is the innermost loop.
-                hashed = np.int64(attribute * 16 + size)
-                for j in range(at, at + size):
-                    hashed = (hashed * HASH_FACTOR + np.int64(b.buffer[j])) & HASH_MASK
-                slot = (hashed ^ (hashed >> 15)) & mask
+            seed, gram = gram_seed(attribute, size), np.int64(0)
+            kept = np.int64(-1) if size == 8 else (np.int64(1) << (8 * size)) - 1
+            for at in range(start, end):
+                # The last `size` bytes as an integer: this is the innermost loop.
+                gram = ((gram << 8) | np.int64(b.buffer[at])) & kept
+                hashed = hash_of_gram(gram, seed)
+                bit = hashed & bit_mask
+                if (x.gram_bits[bit >> 3] >> (bit & 7)) & 1 == 0 or at - start < size - 1:
+                    continue
+                slot = hashed & mask
                 while x.gram_slots[slot] >= 0:
-                    gram = x.gram_slots[slot]
-                    if x.gram_hashes[gram] == hashed:
-                        _push_patterns(x, s, b, gram, attribute, at, start, end, stamp)
+                    known = x.gram_slots[slot]
+                    if x.gram_hashes[known] == hashed:
+                        _push_patterns(x, s, b, known, attribute, at - size + 1, start, end, stamp)
                     slot = (slot + 1) & mask
 
 
@@ -225,17 +189,31 @@ def _push_patterns(
             continue
         if equal_bytes(b.buffer, first, x.literal_blob, x.literal_places[pattern, 0], length):
             s.pattern_stamp[pattern] = stamp
-            s.stack[s.control[DEPTH]] = x.gram_patterns[i, 2]
-            s.control[DEPTH] += 1
+            if x.gram_patterns[i, 2] >= 0:  # else it is only a leaf of expressions
+                s.stack[s.control[DEPTH]] = x.gram_patterns[i, 2]
+                s.control[DEPTH] += 1
 
 
 @inlined
-def _emit(x: Tables, s: Scratch, v: SubscriptionColumns, out: Ints, first_row: int, last_row: int, stamp: int) -> None:
+def _fails(x: Tables, s: Scratch, b: Entries, shared: int, stamp: int) -> bool:
+    """Whether a shared subscription is an expression that is not true."""
+    root = x.shared_root[shared]
+    return root >= 0 and not is_true(
+        root, stamp, x.expression_kind, x.expression_starts, x.expression_children, s.node_state, s.open_nodes,
+        x.leaf_starts, x.leaf_tests, x.pattern_of, s.rank, s.entry_of, s.pattern_stamp, b.type_of, b.place_of,
+        b.key_of, b.buffer, x.set_pool, x.pattern_places, x.blob
+    )
+
+
+@inlined
+def _emit(
+    x: Tables, s: Scratch, v: SubscriptionColumns, b: Entries, out: Ints, first_row: int, last_row: int, stamp: int
+) -> None:
     """Writes the numbers of the subscriptions of matching rows; sets FULL if `out` is too short."""
     written = s.control[WRITTEN]
     first, last = x.row_runs[first_row], x.row_runs[last_row]
     if s.control[GROUPING]:
-        _emit_groups(x, s, v, out, first_row, last_row, stamp)
+        _emit_groups(x, s, v, b, out, first_row, last_row, stamp)
         return
     if written + last - first > len(out):
         s.control[FULL] = 1
@@ -252,6 +230,8 @@ def _emit(x: Tables, s: Scratch, v: SubscriptionColumns, out: Ints, first_row: i
                     s.control[FULL] = 1
                     return
                 s.shared_stamp[which] = stamp
+                if _fails(x, s, b, which, stamp):
+                    continue
                 out[written] = number
                 written += 1
     s.control[WRITTEN] = written
@@ -274,14 +254,18 @@ def _emit_group(s: Scratch, v: SubscriptionColumns, out: Ints, number: int, stam
 
 @inlined
 def _emit_groups(
-    x: Tables, s: Scratch, v: SubscriptionColumns, out: Ints, first_row: int, last_row: int, stamp: int
+    x: Tables, s: Scratch, v: SubscriptionColumns, b: Entries, out: Ints, first_row: int, last_row: int, stamp: int
 ) -> None:
     """Writes the groups of the subscriptions of matching rows."""
     for number in range(x.row_runs[first_row], x.row_runs[last_row]):
         _emit_group(s, v, out, number, stamp)
     if len(x.shared) > 0:
+        sole = x.row_runs[len(x.row_runs) - 1]
         for i in range(x.row_shared[first_row], x.row_shared[last_row]):
-            _emit_group(s, v, out, x.shared[i], stamp)
+            number = x.shared[i]
+            # The group first: it may be written already, and then the expression need not be looked at.
+            if s.group_stamp[v.group_of[number]] != stamp and not _fails(x, s, b, number - sole, stamp):
+                _emit_group(s, v, out, number, stamp)
 
 
 @inlined
@@ -331,14 +315,16 @@ def _window(x: Tables, group: int, rank: int) -> tuple[int, int]:
 
 
 @inlined
-def _enter_group(x: Tables, s: Scratch, v: SubscriptionColumns, group: int, rank: int, out: Ints, stamp: int) -> None:
+def _enter_group(
+    x: Tables, s: Scratch, v: SubscriptionColumns, b: Entries, group: int, rank: int, out: Ints, stamp: int
+) -> None:
     """Puts the children of a group whose edge holds the rank on the stack. In a flat group they are all matches, and
     their rows are consecutive."""
     first, last = _window(x, group, rank)
     if first >= last:
         return
     if x.groups[group, G_FLAT]:
-        _emit(x, s, v, out, x.node_row[first], x.node_own[last - 1], stamp)
+        _emit(x, s, v, b, out, x.node_row[first], x.node_own[last - 1], stamp)
         return
     depth = s.control[DEPTH]
     if x.groups[group, G_CLASS] <= UPTO:
@@ -354,7 +340,9 @@ def _enter_group(x: Tables, s: Scratch, v: SubscriptionColumns, group: int, rank
 
 
 @inlined
-def _enter_groups(x: Tables, s: Scratch, v: SubscriptionColumns, first: int, last: int, out: Ints, stamp: int) -> None:
+def _enter_groups(
+    x: Tables, s: Scratch, v: SubscriptionColumns, b: Entries, first: int, last: int, out: Ints, stamp: int
+) -> None:
     """Enters the groups of a node whose dimension the notification has. Few groups are tried one by one; of many, those
     of each present dimension are found by binary search."""
     present = s.control[PRESENT]
@@ -362,7 +350,7 @@ def _enter_groups(x: Tables, s: Scratch, v: SubscriptionColumns, first: int, las
         for group in range(first, last):
             rank = s.rank[x.groups[group, G_DIMENSION]]
             if rank >= 0 and x.groups[group, G_CLASS] != PATTERN:
-                _enter_group(x, s, v, group, rank, out, stamp)
+                _enter_group(x, s, v, b, group, rank, out, stamp)
         return
     for p in range(present):
         dimension = s.present[p]
@@ -375,7 +363,7 @@ def _enter_groups(x: Tables, s: Scratch, v: SubscriptionColumns, first: int, las
                 high = middle
         while low < last and x.groups[low, G_DIMENSION] == dimension:
             if x.groups[low, G_CLASS] != PATTERN:
-                _enter_group(x, s, v, low, s.rank[dimension], out, stamp)
+                _enter_group(x, s, v, b, low, s.rank[dimension], out, stamp)
             low += 1
 
 
@@ -397,14 +385,14 @@ def _verify(
                 if rank < x.tests[t, 1] or rank > x.tests[t, 2]:
                     holds = False
                     break
-            elif not _holds_other(
+            elif not holds_other(
                 code & TEST_KIND_MASK, rank, x.tests[t, 1], x.tests[t, 2], s.entry_of[code >> TEST_KIND_BITS],
                 b.type_of, b.place_of, b.key_of, b.buffer, x.set_pool, x.pattern_places, x.blob
             ):
                 holds = False
                 break
         if holds:
-            _emit(x, s, v, out, row, row + 1, stamp)
+            _emit(x, s, v, b, out, row, row + 1, stamp)
 
 
 @inlined
@@ -423,7 +411,7 @@ def _walk(x: Tables, s: Scratch, v: SubscriptionColumns, b: Entries, first: int,
         if x.node_own[node] > x.node_row[node]:
             _verify(x, s, v, b, x.node_row[node], x.node_own[node], out, stamp)
         if x.node_group[node + 1] > x.node_group[node]:
-            _enter_groups(x, s, v, x.node_group[node], x.node_group[node + 1], out, stamp)
+            _enter_groups(x, s, v, b, x.node_group[node], x.node_group[node + 1], out, stamp)
     for p in range(s.control[PRESENT]):
         s.rank[s.present[p]] = -1  # as the next walk expects it
 

@@ -159,11 +159,11 @@ def list_cuts(
                 form = ESCAPED | REVERSED
                 _add_begin(blob, back, end, form, dimension, writing, totals, string_dimension, string_place, target)
         elif positive <= IN:  # = != < <= > >= in
-            count = parsed[i, C_COUNT] if operator == IN else 1
+            count = parsed[i, C_COUNT] if positive == IN else 1
             at = parsed[i, C_START]
             tag, key = parsed[i, C_TYPE], parsed[i, C_KEY]
             for member in range(count):
-                if operator == IN:
+                if positive == IN:
                     tag, key, start, length, at = read_object(blob, at)
                     end = start + length
                 if tag == STRING:

@@ -28,6 +28,8 @@ A_NAME, A_NAME_LENGTH, A_NUMBERS, A_NUMBERS_INT_END, A_TIMES, A_REVERSED, A_PATT
 # whether groups are asked for instead of numbers.
 STAMP, PRESENT, DEPTH, WRITTEN, FULL, GROUPS_LEFT, VERSION, GROUPING = 0, 1, 2, 3, 4, 5, 6, 7
 CONTROL_PLACES = 8
+# How deep expressions nest, at most: twice FILTER_DEPTH_MAX of the model.
+OPEN_NODES_MAX = 128
 # Grams are the pieces of patterns that are looked up at every position of a string. These are their lengths.
 GRAM_SIZES = (1, 2, 3, 4, 8)
 
@@ -60,12 +62,20 @@ class Tables(NamedTuple):
     shared: Ints32  # numbers of subscriptions that have several rows
     set_pool: Ints32  # the ranks of every `in`
     pattern_places: Table64  # by constraint, (start, length) in blob
+    gram_bits: Bytes8  # a bit set of the hashes of all grams
     gram_slots: Ints32
     gram_hashes: Ints32
     gram_starts: Ints32
-    gram_patterns: Table32  # (entries, 3): pattern, offset of the gram in its literal, node
+    gram_patterns: Table32  # (entries, 3): pattern, offset of the gram in its literal, node (-1: none to visit)
     literal_places: Table64
     literal_blob: Bytes8
+    pattern_of: Ints32  # by constraint: its place among the literals, -1 if it has none there
+    shared_root: Ints32  # by shared subscription: the root of its expression, -1 if it is a list of rows
+    expression_kind: Ints32  # by node of the expressions: LEAF, AND or OR, see nodes.py
+    expression_starts: Ints64  # (nodes + 1)
+    expression_children: Ints32  # of a leaf its constraint
+    leaf_starts: Ints32  # by node, (nodes + 1): the tests of a leaf
+    leaf_tests: Table32
 
 
 class Scratch(NamedTuple):
@@ -80,8 +90,10 @@ class Scratch(NamedTuple):
     present: Ints64  # the dimensions that have a rank
     stack: Ints32  # nodes still to be visited
     shared_stamp: Ints64  # by shared subscription: it is written
-    pattern_stamp: Ints64  # by pattern: its node is on the stack
+    pattern_stamp: Ints64  # by pattern: its literal piece occurs in the notification
     group_stamp: Ints64  # by group: it is written
+    node_state: Ints64  # by node of the expressions: twice the stamp, and 1 more if it is true
+    open_nodes: Table64  # (OPEN_NODES_MAX, 2): nodes that are being evaluated, and how far
     control: Ints64
 
 

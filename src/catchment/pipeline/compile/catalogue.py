@@ -1,8 +1,8 @@
 """The catalogue: the table of all subscriptions of a version of an index, with the status and note of each.
 
-`filter` is canonical text. `conjunction` is the same filter in the packed form that the index reads; it is null for
-CESQL, and for a subscription that is not live. `note` says what a subscription is to `other`, the id of another
-subscription of the same subscriber.
+`filter` is canonical text. `conjunction` is the filter in the packed form that the index reads, a conjunction or an
+expression; it is null for CESQL, and for a subscription that is not live. `note` says what a subscription is to
+`other`, the id of another subscription of the same subscriber.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from catchment.matching.bulk import unpack_filter
 from catchment.model.cesql import Cesql
-from catchment.model.conjunction import box_of
 from catchment.model.filter import Filter
 from catchment.pipeline.index import LIVE
 from catchment.pipeline.schema import SUBSCRIPTIONS
 
 # Statuses, besides LIVE: a filter that nothing can match, and a subscription whose time is over.
 CONTRADICTORY, EXPIRED = "contradictory", "expired"
-# Notes: equal to `other`, covered by `other`, not compared because the subscriber has too many filters.
+# Notes: equal to `other`, covered by `other`, not compared because the subscriber has too many filters or the filter
+# too many constraints.
 DUPLICATE, REDUNDANT, UNCHECKED = "duplicate", "redundant", "unchecked"
 STATUSES: Final = (LIVE, CONTRADICTORY, EXPIRED)
 NOTES: Final = (DUPLICATE, REDUNDANT, UNCHECKED)
@@ -42,5 +42,5 @@ COLUMNS_WITHOUT_NOTE: Final = tuple(name for name in CATALOGUE.names if name not
 def loaded_filter(text: str, conjunction: bytes | None, dialect: str) -> Filter | Cesql:
     """The filter of a row of the catalogue; from its packed form if it has one, which spares the parsing."""
     if conjunction is not None:
-        return Filter.of_boxes(box_of(alternative.constraints) for alternative in unpack_filter(conjunction))
+        return unpack_filter(conjunction)
     return Cesql(text) if dialect == CESQL else Filter(text)

@@ -1,21 +1,21 @@
 """Comparing: which subscriptions of one subscriber are duplicates of another one, or covered by it.
 
-Only filters of the same subscriber are compared, so there is no join of everything with everything. The result is a
-note in the catalogue, and changes nothing else.
+Only filters of the same subscriber are compared, so there is no join of everything with everything. A filter that is no
+conjunction and has many constraints is only compared by its text: to find out what it covers takes its normal form,
+many times as long as to parse it. The result is a note in the catalogue, and changes nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from catchment.matching.bulk import unpack_filter
+from catchment.model.expression import leaves
 from catchment.model.filter import Filter
 from catchment.pipeline.compile.catalogue import (
     CATALOGUE,
@@ -31,6 +31,9 @@ from catchment.routing.poset import Poset
 
 # One task builds the poset of one subscriber. Filters past this number are matched as usual, and not compared.
 SUBSCRIBER_FILTERS_MAX: Final = 10_000
+# A filter that is no conjunction is compared if it has at most so many constraints: then its normal form takes well
+# below a millisecond.
+COMPARED_CONSTRAINTS_MAX: Final = 8
 # Up to so many filters are compared pair by pair: building a poset of them takes longer.
 PAIRWISE_MAX: Final = 16
 
@@ -109,38 +112,50 @@ def notes_of_subscriber(rows: Sequence[ComparedRow]) -> list[Note]:
         key = (row.dialect, row.filter)
         if key in first_ids:
             notes[row.id] = DUPLICATE, first_ids[key]
-        elif row.dialect == CATCHMENT and len(compared) < SUBSCRIBER_FILTERS_MAX:
-            compared.append(row)
         elif row.dialect == CATCHMENT:
-            notes[row.id] = UNCHECKED, None
+            if len(compared) < SUBSCRIBER_FILTERS_MAX and _is_comparable(row):
+                compared.append(row)
+            else:
+                notes[row.id] = UNCHECKED, None
         first_ids.setdefault(key, row.id)
     if len(compared) > 1:
-        notes |= {id: (REDUNDANT, other) for id, other in _covering_ids(compared).items()}
+        notes |= _notes_on_covering(compared)
     return [notes.get(row.id, _NO_NOTE) for row in rows]
 
 
 # --- covering -----------------------------------------------------------------------------------
 
 
-def _covering_ids(rows: Sequence[ComparedRow]) -> dict[str, str]:
-    """For each id whose filter another filter covers, the least id of those that cover it immediately."""
+def _is_comparable(row: ComparedRow) -> bool:
+    filter = _filter_of(row)
+    is_short = len(list(islice(leaves(filter.expression), COMPARED_CONSTRAINTS_MAX + 1))) <= COMPARED_CONSTRAINTS_MAX
+    return filter.conjunction is not None or (is_short and filter.is_normal)
+
+
+def _notes_on_covering(rows: Sequence[ComparedRow]) -> dict[str, Note]:
+    """The notes of the ids whose filters another filter covers, with the least id of those that cover it
+    immediately."""
     pairwise = len(rows) <= PAIRWISE_MAX
     immediate = _immediate_by_pairs(list(map(_Compared, rows))) if pairwise else _immediate_by_poset(rows)
-    return {id: min(covering) for id, covering in immediate.items() if covering}
+    return {id: (REDUNDANT, min(covering)) for id, covering in immediate.items() if covering}
 
 
 def _immediate_by_poset(rows: Sequence[ComparedRow]) -> dict[str, list[str]]:
-    """For each id the ids whose filters cover its own, with no other filter between."""
-    ids = {_filter_of(row): row.id for row in rows}
+    """For each id the ids whose filters cover its own, with no other filter between. Of filters that mean the same, the
+    first covers the others. A poset takes normal forms, so a conjunction without one is left out."""
+    filters = {row.id: filter for row in rows if (filter := _filter_of(row)).is_normal}
+    ids: dict[Filter, str] = {}
+    for id, filter in filters.items():
+        ids.setdefault(filter, id)
     poset = Poset(ids)
-    return {ids[filter]: [ids[above] for above in poset.predecessors(filter)] for filter in ids if filter in poset}
+    immediate = {ids[filter]: [ids[above] for above in poset.predecessors(filter)] for filter in ids if filter in poset}
+    return immediate | {id: [ids[filter]] for id, filter in filters.items() if ids[filter] != id}
 
 
 def _immediate_by_pairs(compared: Sequence[_Compared]) -> dict[str, list[str]]:
     """The same, by comparing each pair."""
-    covering = {
-        below.id: [above.id for above in compared if above is not below and above.covers(below)] for below in compared
-    }
+    above = {below.id: [each.id for each in compared if each is not below and each.covers(below)] for below in compared}
+    covering = {id: [other for other in ids if id not in above[other] or other < id] for id, ids in above.items()}
     return {
         id: [above for above in ids if not any(above in covering[between] for between in ids)]
         for id, ids in covering.items()
@@ -149,20 +164,16 @@ def _immediate_by_pairs(compared: Sequence[_Compared]) -> dict[str, list[str]]:
 
 class _Compared:
     """A filter for pairwise comparison. It keeps its names and equalities, which rule out most pairs cheaply, so that
-    few filters need be built."""
+    few normal forms are needed."""
 
     def __init__(self, row: ComparedRow) -> None:
-        self.id, self._row = row.id, row
-        assert row.conjunction is not None
-        alternatives = unpack_filter(row.conjunction)
-        self._is_single = len(alternatives) == 1
-        constraints = alternatives[0].constraints
+        self.id = row.id
+        self._filter = _filter_of(row)
+        conjunction = self._filter.conjunction
+        self._is_single = conjunction is not None
+        constraints = () if conjunction is None else conjunction.constraints
         self._names = {constraint.name for constraint in constraints}
         self._equals = {constraint.name: constraint.value for constraint in constraints if constraint.operator == "="}
-
-    @cached_property
-    def _filter(self) -> Filter:
-        return _filter_of(self._row)
 
     def covers(self, other: _Compared) -> bool:
         return self._may_cover(other) and self._filter.covers(other._filter)

@@ -28,6 +28,7 @@ from catchment.pipeline.schema import FILE, ROW, SUBSCRIPTIONS
 # Many subscriptions have the same text. A worker remembers the filters of so many texts.
 _TEXTS_KEPT_MAX: Final = 65_536
 _REQUIRED: Final = ("id", "subscriber", "filter")
+_NOTHING: Final = pack_filter(Filter("false"))
 
 PARSED: Final = StructType(
     [
@@ -98,9 +99,14 @@ def parsed_filter(text: str, dialect: str) -> ParsedFilter:
         status = CONTRADICTORY if expression.filter.is_empty else LIVE
         return ParsedFilter(str(expression), dialect, None, status, None)
     filter = Filter(text)
-    if filter.is_empty:
+    # Packed in canonical form: so filters with the same text are packed alike.
+    packed = pack_filter(Filter.of_expression(filter.canonical))
+    # Of a filter that is no conjunction, only truth values are looked at: to find more contradictions takes its normal
+    # form, a hundred times as long as to parse it. A filter that nothing matches is one that is never reported.
+    is_contradictory = filter.is_empty if filter.conjunction is not None else packed == _NOTHING
+    if is_contradictory:
         return ParsedFilter(str(filter), dialect, None, CONTRADICTORY, None)
-    return ParsedFilter(str(filter), dialect, pack_filter(filter), LIVE, None)
+    return ParsedFilter(str(filter), dialect, packed, LIVE, None)
 
 
 def _parsed_batch(batch: pa.RecordBatch, rows: Sequence[ParsedFilter]) -> pa.RecordBatch:

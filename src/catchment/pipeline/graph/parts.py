@@ -24,6 +24,7 @@ from pyarrow import feather
 from catchment.errors import CatchmentError
 from catchment.matching import Matcher
 from catchment.matching.kernels import kd_trees
+from catchment.matching.packing import FOLDED
 from catchment.model.box import Box
 from catchment.model.cesql import Cesql
 from catchment.model.conjunction import Conjunction
@@ -66,8 +67,8 @@ class _Conjunction(msgspec.Struct):
     constraints: list[_Constraint]
 
 
-# Decodes what `matching.bulk.pack_filter` wrote.
-_DECODER: Final = msgspec.msgpack.Decoder(list[_Conjunction])
+# Decodes the conjunctions that `matching.bulk.pack_filter` wrote; an expression is something else.
+_DECODER: Final = msgspec.msgpack.Decoder(tuple[_Conjunction])
 
 
 # --- one filter ---------------------------------------------------------------------------------
@@ -75,18 +76,28 @@ _DECODER: Final = msgspec.msgpack.Decoder(list[_Conjunction])
 
 @lru_cache(_KEPT_MAX)
 def boxes_of(text: str, dialect: str) -> tuple[Box, ...]:
-    """The boxes of a filter. For a CESQL expression, those of the filter that holds whenever the expression matches."""
-    return Cesql(text).filter.boxes if dialect == CESQL else Filter(text).boxes
+    """The boxes of the filter that a filter is routed by: of the filter itself or, if it has no normal form, of a wider
+    one. For a CESQL expression, those of the filter that holds whenever the expression matches."""
+    return (Cesql(text).filter if dialect == CESQL else Filter(text)).routed.boxes
 
 
 @lru_cache(_KEPT_MAX)
-def _coded(text: str, packed: bytes | None, dialect: str) -> tuple[str, list[str], list[int]]:
-    alternatives = () if packed is None else _DECODER.decode(packed)
-    shape = shape_of(alternatives[0].constraints) if len(alternatives) == 1 else None
+def coded_filter(text: str, packed: bytes | None, dialect: str) -> tuple[str, list[str], list[int]]:
+    shape = None if packed is None else _shape(packed)
     spans = hull_of(boxes_of(text, dialect)) if shape is None else shape.spans
     named = sorted((f"{kind}:{name}", least, -greatest) for name, kind, least, greatest in spans)
     names, ends = [name for name, *_ in named], [end for _, *both_ends in named for end in both_ends]
     return f"{HARD}{dialect}:{text}" if shape is None else _skeleton_text(shape), names, ends
+
+
+def _shape(packed: bytes) -> Shape | None:
+    try:
+        (conjunction,) = _DECODER.decode(packed)
+    except msgspec.ValidationError:
+        return None
+    constraints = conjunction.constraints
+    # To compare a text with the same text in any case takes sets of strings.
+    return None if any(constraint.name.startswith(FOLDED) for constraint in constraints) else shape_of(constraints)
 
 
 def _skeleton_text(shape: Shape) -> str:
@@ -110,7 +121,7 @@ def coded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _coded_or_bare(text: str, packed: bytes | None, dialect: str) -> tuple[str, list[str], list[int]]:
     try:
-        return _coded(text, packed, dialect)
+        return coded_filter(text, packed, dialect)
     except CatchmentError:  # its boxes pass a limit of the model: a hard filter without spans
         return f"{HARD}{dialect}:{text}", [], []
 
@@ -286,11 +297,13 @@ def skeleton_matcher(part: Part) -> tuple[Matcher, set[str]]:
 
 
 def hard_matcher(part: Part) -> Matcher:
-    """A matcher of the hard filters of a part by number. It leaves out CESQL expressions: only a wider filter is known
-    of an expression, so it is not known to cover anything."""
+    """A matcher of the hard filters of a part by number. It leaves out CESQL expressions, and filters without a normal
+    form: only a wider filter is known of them, so they are not known to cover anything."""
     matcher = Matcher()
     numbers = [number for number in hard_filters(part) if part.table["dialect"][number].as_py() != CESQL]
-    matcher.add_many(numbers, [Filter(part.table["filter"][number].as_py()) for number in numbers])
+    filters = {number: Filter(part.table["filter"][number].as_py()) for number in numbers}
+    known = {number: filter for number, filter in filters.items() if filter.is_normal}
+    matcher.add_many(list(known), list(known.values()))
     return matcher
 
 

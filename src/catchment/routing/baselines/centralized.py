@@ -26,8 +26,8 @@ from typing import Any, assert_never
 
 from catchment.errors import CatchmentError
 from catchment.matching.ids import Id
-from catchment.model.filter import Pattern
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.routing.baselines.messages import AddressedHeader, Registration
 from catchment.routing.core import Inspection, Table, Work
 from catchment.routing.messages import (

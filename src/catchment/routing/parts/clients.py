@@ -26,8 +26,10 @@ from typing import Final
 
 from catchment.errors import BadIdError, LimitError, shown
 from catchment.matching.ids import Id
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.routing.core import CLIENTS_TABLE, Table
 from catchment.routing.messages import (
     Action,

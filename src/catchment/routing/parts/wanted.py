@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from catchment.model.cesql import Cesql
-from catchment.model.filter import Filter, Pattern
+from catchment.model.filter import Filter
+from catchment.model.pattern import Pattern
 from catchment.routing.messages import Wanted
 
 
 def filters_for(wanted: Wanted) -> tuple[Filter, ...]:
-    """The filters that together let through every notification that a subscription needs."""
+    """The filters that together let through every notification that a subscription needs. They have a normal form: a
+    filter that has none is routed by a wider one, as a CESQL expression is."""
     if isinstance(wanted, Pattern):
-        return wanted.filters
-    return (wanted.filter if isinstance(wanted, Cesql) else wanted,)
+        return tuple(filter.routed for filter in wanted.filters)
+    return ((wanted.filter if isinstance(wanted, Cesql) else wanted).routed,)
 
 
 def cancels(unwanted: Wanted, wanted: Wanted) -> bool:

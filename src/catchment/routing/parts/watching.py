@@ -12,9 +12,9 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from catchment.errors import LimitError
-from catchment.model.filter import Pattern
 from catchment.model.monitor import Match, Monitor
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.routing.messages import Time
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)

@@ -81,8 +81,7 @@ def member(values: Values) -> Value | None:
         if keys:
             return from_key(kind, keys[0][0])
     if values.strings:
-        ranges = values.strings.ranges
-        inside = ranges[0][0] if ranges else values.strings.extremes[0]
+        inside = values.strings.member
         return UNDECIDED if inside is None else inside
     return None if values.absent else UNDECIDED
 
@@ -179,8 +178,8 @@ _HIGHEST: Final = "\U0010ffff" * 2
 
 def _witnessed(strings: Strings) -> tuple[int, int]:
     """The span of some members; if none is known, the span that every span contains."""
-    inside = strings.extremes[0]
-    if inside is None or inside == UNDECIDED:
+    inside = strings.member
+    if inside is None:
         return GREATEST, LEAST
     # A set of strings with a common suffix or substring has members near both ends of the order: try two such strings.
     members = [inside, *(text for text in (_LOWEST + inside, _HIGHEST + inside) if text in strings)]

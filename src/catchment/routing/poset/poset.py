@@ -29,8 +29,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from catchment.model.advertisement import Advertisement
 from catchment.model.box import Box
-from catchment.model.filter import Advertisement, Filter
+from catchment.model.filter import Filter
 from catchment.model.strings import UNDECIDED
 from catchment.model.values import Value
 from catchment.routing.poset.codes import member

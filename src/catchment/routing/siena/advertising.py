@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from typing import Final, assert_never
 
 from catchment.errors import BadNotificationError, shown
-from catchment.model.filter import Advertisement, Filter
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from catchment.routing.messages import (
     Action,
     Advertise,

@@ -24,7 +24,9 @@ from itertools import groupby
 
 from msgspec import Struct
 
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
+from catchment.model.pattern import Pattern
 from catchment.routing.messages import Neighbor
 from catchment.routing.poset import Poset
 

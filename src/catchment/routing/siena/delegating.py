@@ -45,7 +45,9 @@ from typing import Any, Final, assert_never
 from msgspec.structs import replace
 
 from catchment.errors import RemoteProtocolError
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
+from catchment.model.pattern import Pattern
 from catchment.routing.core import Inspection, Table
 from catchment.routing.messages import (
     Action,

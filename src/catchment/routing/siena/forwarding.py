@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic
 
-from catchment.model.filter import Pattern
+from catchment.model.pattern import Pattern
 from catchment.routing.messages import Neighbor
 from catchment.routing.poset import K, Poset
 

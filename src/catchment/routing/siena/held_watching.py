@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import partial
 
-from catchment.model.filter import Pattern
 from catchment.model.monitor import HeldMonitor, Monitor
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.routing.messages import Time
 from catchment.routing.parts.watching import Completed, Watching, completed, instant
 

@@ -28,7 +28,8 @@ from itertools import islice
 from typing import Any, Final, Generic
 
 from catchment.errors import LimitError
-from catchment.model.filter import Advertisement, Filter
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from catchment.model.measure import Distribution
 from catchment.model.merging import imperfect_merge, perfect_merge, perfect_merge_of_advertisements
 from catchment.routing.core import Inspection

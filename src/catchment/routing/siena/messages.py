@@ -10,8 +10,10 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.routing.messages import BrokerMessage, Header, Time
 
 

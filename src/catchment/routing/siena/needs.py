@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from catchment.model.filter import Pattern
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.routing.messages import Action, Neighbor, Send, Time
 from catchment.routing.siena.available import Runs
 from catchment.routing.siena.messages import Held, Part

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from catchment.matching.ids import Id
-from catchment.model.filter import Pattern
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.routing.parts.recall import RecallingMatcher
 
 # Patterns that want a notification, each with the places of the filters that match it.

@@ -39,9 +39,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from catchment.model.filter import Pattern
 from catchment.model.monitor import MONITOR_KEYS_MAX, Key, key_of
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.routing.siena.messages import Held
 
 # Notifications that one thinner holds, over all keys: some tens of megabytes.

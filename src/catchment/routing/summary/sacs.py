@@ -31,8 +31,8 @@ _KEPT_MAX: Final = 65_536
 
 
 class Pattern(NamedTuple):
-    """An operator (`=`, `prefix`, `suffix`, `substring`, `glob`) and its operand. The prefix "" matches every
-    string."""
+    """An operator (`=`, `prefix`, `suffix`, `substring`, `glob`; each of them also with ` nocase`) and its operand. The
+    prefix "" matches every string."""
 
     operator: str
     operand: str
@@ -48,7 +48,12 @@ class Pattern(NamedTuple):
             case "substring":
                 return self.operand in text
             case _:
-                return globs.glob(self.operand).matches(text)
+                return _GLOBS[self.operator](self.operand).matches(text)
+
+    @property
+    def is_glob(self) -> bool:
+        """Whether only its set of strings tells what it covers: a glob, or a pattern that ignores case."""
+        return self.operator not in _LITERAL
 
     def covers(self, narrower: Pattern) -> bool:
         if narrower.operator == "=":
@@ -57,12 +62,12 @@ class Pattern(NamedTuple):
             return narrower.operand.startswith(self.operand)
         if self.operator == narrower.operator == "suffix":
             return narrower.operand.endswith(self.operand)
-        if self.operator == "substring" and narrower.operator != "glob":
+        if self.operator == "substring" and not narrower.is_glob:
             return self.operand in narrower.operand
         if self == EVERY:
             return True
         # Other pairs without a glob are taken as not covering one another. For globs, sets of strings are compared.
-        return "glob" in (self.operator, narrower.operator) and _strings(narrower).is_subset(_strings(self))
+        return (self.is_glob or narrower.is_glob) and _strings(narrower).is_subset(_strings(self))
 
     @property
     def size_bytes(self) -> int:
@@ -77,7 +82,13 @@ _GLOBS: Final[dict[str, Callable[[str], globs.Glob]]] = {
     "suffix": globs.suffix_glob,
     "substring": globs.substring_glob,
     "glob": globs.glob,
+    "= nocase": lambda text: globs.equal_glob(text, True),
+    "prefix nocase": lambda text: globs.prefix_glob(text, True),
+    "suffix nocase": lambda text: globs.suffix_glob(text, True),
+    "substring nocase": lambda text: globs.substring_glob(text, True),
+    "glob nocase": lambda text: globs.glob(text, True),
 }
+_LITERAL: Final = ("substring", "prefix", "suffix", "=")
 
 
 def _escaped(text: str) -> str:
@@ -210,13 +221,14 @@ def _general(asked: dict[Pattern, set[Id]]) -> tuple[dict[Pattern, set[Id]], boo
 def _generality(pattern: Pattern) -> tuple[int, int, Pattern]:
     """A sort key: a pattern comes before those that it covers, except for globs."""
     kinds = ("substring", "prefix", "suffix", "glob", "=")
-    return (0 if pattern == EVERY else 1 + kinds.index(pattern.operator)), len(pattern.operand), pattern
+    kind = "glob" if pattern.is_glob else pattern.operator
+    return (0 if pattern == EVERY else 1 + kinds.index(kind)), len(pattern.operand), pattern
 
 
 def _covering(pattern: Pattern, rows: dict[Pattern, frozenset[Id]] | dict[Pattern, set[Id]]) -> Iterator[Pattern]:
     """The patterns of the rows that cover a pattern."""
     text = pattern.operand
-    if pattern.operator == "glob" or len(text) > _LOOKED_UP_MAX or len(rows) <= _LOOKED_UP_MAX:
+    if pattern.is_glob or len(text) > _LOOKED_UP_MAX or len(rows) <= _LOOKED_UP_MAX:
         yield from (row for row in rows if row.covers(pattern))
         return
     # With many rows it is faster to list all patterns, except globs, that cover this one, and to look each up.
@@ -228,4 +240,4 @@ def _covering(pattern: Pattern, rows: dict[Pattern, frozenset[Id]] | dict[Patter
         asked |= {Pattern("suffix", text[start:]): None for start in parts}
     asked |= {Pattern("substring", text[start:end]): None for start in parts for end in parts[start:]}
     yield from (coverer for coverer in asked if coverer in rows)
-    yield from (row for row in rows if row.operator == "glob" and row != pattern and row.covers(pattern))
+    yield from (row for row in rows if row.is_glob and row != pattern and row.covers(pattern))

@@ -6,9 +6,10 @@ that is collected as often as it names attributes is a match. A summary may have
 asked for. So it may report a subscription that does not match, but it never leaves out one that does. The broker that
 has the subscription decides.
 
-What a summary cannot express is widened before. A filter with alternatives becomes the least conjunction that covers
-them. A set of strings that is no pattern becomes a pattern that covers it. An attribute that may be absent is left out.
-A subscription that then names no attribute matches everything.
+What a summary cannot express is widened before. A filter without a normal form counts as the wider one that it is
+routed by. A filter with alternatives becomes the least conjunction that covers them. A set of strings that is no
+pattern becomes a pattern that covers it. An attribute that may be absent is left out. A subscription that then names no
+attribute matches everything.
 """
 
 from __future__ import annotations
@@ -95,10 +96,10 @@ class Summary:
         for number, filter in filters.items():
             if filter.is_empty:
                 continue
-            parts = dissolved(filter.boxes)
+            parts = dissolved(filter.routed.boxes)
             # Sorted: the place of a new attribute must not depend on the order of a set.
             id = SubscriptionId(broker, number, schema.bits(sorted(parts.names)))
-            is_exact &= parts.is_exact
+            is_exact &= parts.is_exact and filter.is_normal
             if not id.attributes:
                 everything.append(id)
             for name_and_kind, ranges in parts.keys.items():

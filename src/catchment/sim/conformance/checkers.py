@@ -23,8 +23,9 @@ from typing import Protocol
 
 from catchment.errors import BadNotificationError
 from catchment.model.cesql import Cesql
-from catchment.model.filter import Filter, Pattern
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.routing.messages import Deliver, DeliverSequence, Wanted
 from catchment.sim.network import LinkState
 from catchment.sim.simulation import SimClient, Simulation

@@ -9,8 +9,10 @@ from traceback import extract_tb
 from typing import Final, NamedTuple, Protocol, assert_never
 
 from catchment.errors import LimitError
-from catchment.model.filter import IDENTITY_CODEPOINTS_MAX, Advertisement, Filter, Pattern
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX, Pattern
 from catchment.model.values import Value
 from catchment.routing.messages import ClientRequest, MapIdentity, Subscribe, Time, Wanted
 from catchment.routing.systems import system_named

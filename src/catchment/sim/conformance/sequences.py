@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from catchment.model.filter import Pattern
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.routing.messages import Deliver, DeliverSequence
 from catchment.sim.conformance.checkers import Network, ViolationError, is_advertised
 from catchment.sim.simulation import SimClient

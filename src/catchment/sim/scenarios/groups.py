@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from catchment.errors import InputError
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
+from catchment.model.pattern import Pattern
 from catchment.model.values import Value
 
 # The subscription that a subscriber has by its group; those of `[[changes]]` have other ids.

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from catchment.errors import CatchmentError, InputError, shown
-from catchment.model.filter import Advertisement, Filter
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from catchment.model.values import Value
 from catchment.sim.scenarios.groups import Drawn, Publishers, Subscribers
 from catchment.sim.scenarios.scenario import Scenario

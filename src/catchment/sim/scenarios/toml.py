@@ -15,8 +15,10 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct, ValidationError, convert
 
 from catchment.errors import CatchmentError, InputError, shown
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.model.values import Value, checked
 from catchment.sim.network import MILLISECOND, Quality
 from catchment.sim.scenarios.groups import Drawn, Publication, Publishers, Subscribers

@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
+from catchment.model.pattern import Pattern
 from catchment.routing.messages import Neighbor, Wanted
 from catchment.routing.siena.delegating import DelegatingCore
 from catchment.sim.conformance.checkers import side_of, wants_at

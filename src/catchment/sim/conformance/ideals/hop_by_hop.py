@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from catchment.model.filter import Advertisement, Filter
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from catchment.routing.messages import Neighbor
 from catchment.routing.siena.acyclic import AcyclicCore
 from catchment.routing.siena.advertising import AdvertisingCore

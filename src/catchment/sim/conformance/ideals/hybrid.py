@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Final, Generic
 
-from catchment.model.filter import Advertisement, Filter
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from catchment.routing.messages import Neighbor
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.gateway import HybridCore

@@ -13,7 +13,8 @@ from itertools import permutations, product
 from operator import or_
 from typing import Final
 
-from catchment.model.filter import Advertisement, Filter
+from catchment.model.advertisement import Advertisement
+from catchment.model.filter import Filter
 from catchment.model.values import Value
 from catchment.routing.messages import Neighbor
 from catchment.routing.siena.acyclic import AcyclicCore

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from catchment.model.advertisement import Advertisement
 from catchment.model.cesql import Cesql
-from catchment.model.filter import Advertisement, Filter, Pattern
+from catchment.model.filter import Filter
+from catchment.model.pattern import Pattern
 from catchment.routing.core import CLIENTS_TABLE, Inspection, RoutingCore, Table
 from catchment.routing.messages import Wanted
 from catchment.sim.conformance.checkers import reachable, wants_at
@@ -119,10 +121,10 @@ def leftovers(simulation: Simulation) -> Iterator[str]:
 
 
 def filters_in(wanted: Wanted) -> tuple[Filter, ...]:
-    """The filters that a subscription consists of, or stands for."""
+    """The filters that a subscription consists of, or stands for, as brokers route them."""
     if isinstance(wanted, Pattern):
-        return wanted.filters
-    return (wanted.filter,) if isinstance(wanted, Cesql) else (wanted,)
+        return tuple(filter.routed for filter in wanted.filters)
+    return (wanted.filter.routed,) if isinstance(wanted, Cesql) else (wanted.routed,)
 
 
 def filters_wanted(simulation: Simulation, brokers: Iterable[str]) -> list[Filter]:
