@@ -15,8 +15,6 @@ NUMBERS = [value for value in some.SMALL_NUMBERS if value is not None]
 small = some.small_pair_filters
 numbered = st.fixed_dictionaries({}, optional={name: st.sampled_from(NUMBERS) for name in "xy"})
 small_notifications = numbered.map(Notification)
-    Notification
-)
 changes = st.lists(st.tuples(small, st.booleans()), max_size=12)
 
 
