@@ -15,12 +15,13 @@ from catchment.routing.content_graph.preprocessors.base import (
     Preprocessor,
     Relation,
 )
-from catchment.routing.content_graph.preprocessors.filters import FilterKind, FilterPreprocessor
+from catchment.routing.content_graph.preprocessors.filters import FilterKind, FilterPreprocessor, FilterTagger
 
 __all__ = [
     "BreadthFirstPreprocessor",
     "FilterKind",
     "FilterPreprocessor",
+    "FilterTagger",
     "Kind",
     "Place",
     "Preprocessor",

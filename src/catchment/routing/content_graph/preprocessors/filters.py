@@ -10,7 +10,7 @@ then both nodes are lowest, both stand in the header, and nobody misses anything
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from catchment.matching.ids import Id
 from catchment.model.filter import Filter
@@ -39,14 +39,45 @@ class FilterKind(Kind[Filter, Notification]):
         return subscription.matches(notification)
 
 
-class FilterPreprocessor:
-    """Filters in a graph."""
+class FilterTagger:
+    """A graph whose nodes stand for filters, and what finds the nodes of notifications. Whoever puts a node in says
+    where it belongs: the preprocessor of the rendezvous point finds that out, the others are told."""
 
     def __init__(self) -> None:
         self.graph = ContentGraph()
         self.matcher: RecallingMatcher[tuple[int, ...]] = RecallingMatcher(self._lowest)
-        self._poset: Poset[Filter] = Poset()
         self._filters: dict[int, Filter] = {}
+
+    def put(self, node: int, filter: Filter, parents: Iterable[int], children: Iterable[int]) -> None:
+        self.graph.insert(node, parents, children)
+        self._filters[node] = filter
+        self.matcher.add(node, filter)
+
+    def take(self, node: int) -> Filter:
+        self.graph.remove(node)
+        self.matcher.remove(node)
+        return self._filters.pop(node)
+
+    def subscription(self, node: int) -> Filter:
+        return self._filters[node]
+
+    def nodes_for(self, batch: Sequence[Notification]) -> list[tuple[int, ...]]:
+        """For each notification the lowest nodes that it belongs to, sorted."""
+        return self.matcher.answers(batch)
+
+    def _lowest(self, ids: Sequence[Id]) -> tuple[int, ...]:
+        # What matches a node matches its parents: a node is lowest if none of its children is there.
+        nodes = {node for node in ids if isinstance(node, int)}
+        children = self.graph.children
+        return tuple(sorted(node for node in nodes if children[node].isdisjoint(nodes)))
+
+
+class FilterPreprocessor(FilterTagger):
+    """Finds the places of filters in the graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._poset: Poset[Filter] = Poset()
         # By filter as the poset has it.
         self._nodes: dict[Filter, int] = {}
 
@@ -60,37 +91,22 @@ class FilterPreprocessor:
             return self._place(self._nodes[placement.filter])
         parents = [self._nodes[filter] for filter in placement.predecessors]
         children = [self._nodes[filter] for filter in placement.successors]
-        self._filters[node] = subscription
         self._nodes[subscription] = node
-        self.graph.insert(node, parents, children)
-        self.matcher.add(node, subscription)
+        self.put(node, subscription, parents, children)
         return self._place(node)
 
     def remove(self, node: int) -> None:
-        filter = self._filters.pop(node)
+        filter = self.take(node)
         del self._nodes[filter]
         self._poset.remove(filter)
-        self.graph.remove(node)
-        self.matcher.remove(node)
 
     def find(self, subscription: Filter) -> int | None:
         if (node := self._nodes.get(subscription)) is not None:
             return node
         if subscription not in self._poset:
             return None
+        # It says the same as a filter that is there in other words: `insert` only looks that one up.
         return self._nodes[self._poset.insert(subscription).filter]
-
-    def subscription(self, node: int) -> Filter:
-        return self._filters[node]
-
-    def nodes_for(self, batch: Sequence[Notification]) -> list[tuple[int, ...]]:
-        return self.matcher.answers(batch)
-
-    def _lowest(self, ids: Sequence[Id]) -> tuple[int, ...]:
-        # What matches a node matches its parents: a node is lowest if none of its children is there.
-        nodes = {node for node in ids if isinstance(node, int)}
-        children = self.graph.children
-        return tuple(sorted(node for node in nodes if children[node].isdisjoint(nodes)))
 
     def _place(self, node: int) -> Place:
         return Place(node, tuple(sorted(self.graph.parents[node])), tuple(sorted(self.graph.children[node])))
