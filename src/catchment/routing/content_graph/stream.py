@@ -83,6 +83,8 @@ class Stream:
         self.matched = 0
         # Notifications that were not sent on because their publisher may not publish.
         self.refused = 0
+        # The timers of what is to be recovered that are set.
+        self._timers: set[str] = set()
         # By version of the graph and nodes, for adaptive forwarding.
         self._plans: dict[tuple[str, tuple[int, ...]], Plan] = {}
         self._plans_version: dict[str, int] = {}
@@ -267,12 +269,18 @@ class Stream:
         actions = place.edge.missed(due.given_up)
         for arrival in due.arrivals:
             actions += place.edge.due(arrival.notification, arrival.nodes, now)
-        if due.missing and place.router.up is not None:
+        timer = RECOVER_TIMER + place.namespace.name
+        if due.missing:
             nodes = tuple(place.router.table.nodes_of(HERE))
-            recover = Recover(place.namespace.name, self.name, nodes, due.missing)
+            if place.router.up is not None:
+                actions.append(Send(place.router.up, Recover(place.namespace.name, self.name, nodes, due.missing)))
             # Not idle: what is held must come, or be given up, before the network is at rest.
-            timer = SetTimer(RECOVER_TIMER + place.namespace.name, now + HOLD)
-            actions += [Send(place.router.up, recover), timer]
+            actions.append(SetTimer(timer, now + HOLD))
+            self._timers.add(timer)
+        elif timer in self._timers and not place.edge.detector.is_waiting:
+            # Nothing to wait for: the timer fires now, and nobody waits for it to come to rest.
+            self._timers.remove(timer)
+            actions.append(SetTimer(timer, now))
         return actions
 
     def told(self, place: Place, numbers: Sequence[tuple[int, tuple[tuple[int, int], ...]]], now: Time) -> list[Action]:
@@ -292,6 +300,7 @@ class Stream:
 
     def on_timer(self, name: str, now: Time) -> list[Action]:
         """It has taken too long to recover."""
+        self._timers.discard(name)
         place = self._places.get(name.removeprefix(RECOVER_TIMER))
         if place is None or not place.edge.detector.is_waiting:
             return []
