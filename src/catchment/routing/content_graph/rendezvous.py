@@ -43,7 +43,6 @@ class Entered:
     """What a change came to."""
 
     given: list[tuple[Filter, int]] = field(default_factory=list)
-    refused: list[Filter] = field(default_factory=list)
     removed: list[int] = field(default_factory=list)
     added: list[Named] = field(default_factory=list)
     # Neighbors that wanted a node which is gone.
@@ -141,9 +140,8 @@ class Rendezvous:
         # Before new nodes come: the edges that a change names are then among the nodes that stay.
         self._remove(gone, entered)
         for filter in new:
-            if self.namespace.topics is not None:
-                entered.refused.append(filter)
-            else:
+            # A static graph has its topics, and nothing else.
+            if self.namespace.topics is None:
                 self._hold(origin, filter, self._insert(filter, now, entered), entered)
         if not mine:
             del self._wants[origin]
