@@ -59,6 +59,9 @@ class SentLog:
         self._by_number: dict[tuple[int, int], _Entry] = {}
         self._bytes = 0
 
+    def __len__(self) -> int:
+        return len(self._entries)
+
     def sent(self, notification: Notification, nodes: tuple[int, ...]) -> NodeNumbers:
         """Numbers a notification that belongs to these lowest nodes, and keeps it."""
         numbers = []
@@ -71,10 +74,11 @@ class SentLog:
         for pair in entry.numbers:
             self._by_number[pair] = entry
         while len(self._entries) > LOG_MAX or self._bytes > LOG_BYTES_MAX:
-            self._forget()
+            self.forget()
         return entry.numbers
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Forgets the oldest notification."""
         oldest = self._entries.popleft()
         self._bytes -= _size(oldest.notification)
         for pair in oldest.numbers:

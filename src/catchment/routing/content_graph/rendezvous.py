@@ -67,6 +67,8 @@ class Rendezvous:
         self._wants: dict[str, dict[Filter, int]] = {}
         # By node: how many filters of each broker it stands for.
         self._holders: dict[int, Counter[str]] = {}
+        # Grows when a broker begins or ends to want a node.
+        self.generation = 0
 
     @property
     def graph(self) -> ContentGraph:
@@ -151,11 +153,13 @@ class Rendezvous:
         mine = self._wants[origin]
         if filter not in mine:
             mine[filter] = node
+            self.generation += 1
             self._holders.setdefault(node, Counter())[origin] += 1
         entered.given.append((filter, node))
 
     def _released(self, origin: str, node: int) -> list[int]:
         """A broker no longer wants a filter of a node. Returns the node if nobody does."""
+        self.generation += 1
         holders = self._holders[node]
         holders[origin] -= 1
         if not holders[origin]:
