@@ -386,6 +386,23 @@ def test_a_node_that_came_later_counts_from_the_beginning():
     assert sorted(brokers.heard()) == [1, 1, 2, 2]
 
 
+def test_the_numbers_of_the_nodes_below_are_known_from_the_beginning():
+    """Figure 3-31: the subscriber is told the numbers of the node and of all below it."""
+    brokers = Brokers("AB BC")
+    brokers.subscribe("C", "g", TEAM)
+    for n in (1, 2):
+        brokers.publish("A", league="AL", team="Boston", n=n, seq=n)
+    brokers.run()
+    # Only now somebody at B wants the league: the first two about the team are none of its business.
+    brokers.subscribe("B", "f", LEAGUE)
+    brokers.said.clear()
+    brokers.delivered.clear()
+    brokers.publish("A", league="AL", team="Boston", n=3, seq=3)
+    brokers.run()
+    assert brokers.count(Recover) == 0
+    assert sorted(brokers.heard()) == [3, 3]
+
+
 def test_the_last_notification_is_missed_by_the_numbers_that_are_told_from_time_to_time():
     brokers = Brokers("AB")
     brokers.subscribe("B", "f", LEAGUE)
@@ -457,6 +474,16 @@ def test_what_is_kept_and_held_is_bounded():
     place = brokers.place("A")
     assert place.rendezvous is not None
     assert len(place.rendezvous.log) == LOG_MAX
+
+
+def test_what_another_than_the_router_above_sends_down_is_not_taken():
+    brokers = Brokers("AB BC BD")
+    brokers.subscribe("C", "f", LEAGUE)
+    node, version = node_of(brokers, LEAGUE), brokers.place("A").router.version
+    header = ContentHeader(1, "default", False, version, (node,), ((0, 1), (node, 1)), "", False)
+    brokers.arrive(("D", "B", (Routed(Notification({"league": "AL"}), header),)))
+    brokers.run()
+    assert brokers.heard() == []
 
 
 # --- namespaces ---------------------------------------------------------------------------------
