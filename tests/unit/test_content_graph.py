@@ -512,6 +512,25 @@ def test_a_subscription_enters_every_scope_that_it_overlaps():
     assert brokers.place("A", "sport").rendezvous is None
 
 
+def test_namespaces_with_different_rendezvous_points_have_order_each_for_itself():
+    """The first one goes over B, far away; the second over C overtakes it. Neither is lost, and neither comes twice."""
+    brokers = Brokers("AB BC CD", scopes=SCOPES)
+    brokers.subscribe("D", "f", "n > 0")
+    sport = []
+    brokers.loses = lambda parcel: bool(
+        isinstance(parcel[2], tuple) and parcel[2][0].notification["n"] == 1 and not sport.append(parcel)
+    )
+    brokers.publish("D", seq=1, kind="sport", n=1)
+    brokers.publish("D", seq=2, kind="traffic", n=2)
+    brokers.run()
+    assert brokers.heard() == [2]
+    brokers.loses = lambda parcel: False
+    brokers.arrive(sport[0])
+    brokers.arrive(sport[0])
+    brokers.run()
+    assert brokers.heard() == [1]
+
+
 def test_scopes_must_be_disjoint_and_have_names_of_their_own():
     with pytest.raises(InputError, match="'a' and 'b' overlap"):
         Namespaces(settings_with(("a", "x > 3"), ("b", "x < 5")))
