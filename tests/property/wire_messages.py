@@ -36,7 +36,6 @@ notifications = some.notifications
 hops = st.integers(0, 2)
 node_ids = several(numbers)
 node_numbers = several(st.tuples(numbers, counts))
-numbers_below = several(st.tuples(numbers, node_numbers))
 missing = several(st.tuples(numbers, counts, counts))
 HEADERS: dict[type, st.SearchStrategy[Any]] = {
     said.Header: st.builds(said.Header, hops),
@@ -112,7 +111,7 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
         counts,
         counts,
         several(st.tuples(some.filters, numbers)),
-        numbers_below,
+        node_numbers,
     ),
     graph.SubscribeNodes: st.builds(
         graph.SubscribeNodes, texts, counts, st.booleans(), st.booleans(), node_ids, counts
@@ -132,7 +131,7 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
     ),
     graph.Left: st.builds(graph.Left, texts),
     graph.NumbersWanted: st.builds(graph.NumbersWanted, texts, texts, node_ids),
-    graph.Numbers: st.builds(graph.Numbers, texts, texts, numbers_below),
+    graph.Numbers: st.builds(graph.Numbers, texts, texts, node_ids, node_numbers),
     graph.Recover: st.builds(graph.Recover, texts, texts, node_ids, missing),
     graph.Recovered: st.builds(
         graph.Recovered,

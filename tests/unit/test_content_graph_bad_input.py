@@ -199,7 +199,7 @@ def test_answers_that_nobody_asked_for_change_nothing(brokers: Brokers):
     for answer in (
         NodesGiven("default", "C", 0, 0, ((Filter(LEAGUE), 4711),), ()),
         NodesGiven("default", "C", 2**60, 0, ((Filter("nobody = 'wants'"), 4711),), ()),
-        Numbers("default", "C", ((4711, ((4711, 10**9),)),)),
+        Numbers("default", "C", (4711,), ((4711, 10**9),)),
         Recovered("default", "C", ((4711, 1, 10**12),), (again,), ((4711, 3),), (4711,)),
     ):
         brokers.tell("C", answer, Neighbor("B"))

@@ -216,7 +216,7 @@ class ContentGraphCore:
             case NodesGiven():
                 return self._on_given(place, message, now)
             case Numbers():
-                return self.stream.told(place, message.numbers, now)
+                return self.stream.told(place, message.nodes, message.numbers, now)
             case Recovered():
                 return self.stream.on_recovered(place, message, now)
 
@@ -310,7 +310,8 @@ class ContentGraphCore:
             return []
         for filter, node in message.given:
             place.edge.give(filter, node, now)
-        return self._settled(place) + self.stream.told(place, message.numbers, now)
+        nodes = [node for _, node in message.given]
+        return self._settled(place) + self.stream.told(place, nodes, message.numbers, now)
 
     # --- links ---
 

@@ -59,15 +59,15 @@ class NodesWanted(BrokerMessage, frozen=True):
 
 
 class NodesGiven(BrokerMessage, frozen=True):
-    """The answer to the `NodesWanted` with the same `links_seq` and `seq`: a node for each filter, and for each of
-    these nodes the numbers of it and of all nodes below it. A filter that a static graph does not have is left out."""
+    """The answer to the `NodesWanted` with the same `links_seq` and `seq`: a node for each filter, and the numbers of
+    these nodes and of all nodes below them. A filter that a static graph does not have is left out."""
 
     namespace: str
     to: str
     links_seq: int
     seq: int
     given: tuple[tuple[Filter, int], ...]
-    numbers: tuple[tuple[int, NodeNumbers], ...]
+    numbers: NodeNumbers
 
 
 # --- subscriptions, from router to router -------------------------------------------------------
@@ -185,11 +185,12 @@ class NumbersWanted(BrokerMessage, frozen=True):
 
 
 class Numbers(BrokerMessage, frozen=True):
-    """The answer to `NumbersWanted`: for each node that was asked for, the numbers of it and of all nodes below it."""
+    """The answer to `NumbersWanted` with the same `nodes`. A node that is left out has number 0."""
 
     namespace: str
     to: str
-    numbers: tuple[tuple[int, NodeNumbers], ...]
+    nodes: tuple[int, ...]
+    numbers: NodeNumbers
 
 
 class Recover(BrokerMessage, frozen=True):
