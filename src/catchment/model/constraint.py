@@ -108,8 +108,8 @@ _SPELLINGS: Final = {">*": "prefix", "*<": "suffix", "*": "substring", "contains
 _SYMBOLS: Final = {"prefix": ">*", "suffix": "*<", "substring": "*"}
 
 
-# `gc=False`: a constraint holds no objects that could refer back to it, and Python's garbage collector would take a third
-# of the time in which many filters are read.
+# `gc=False`: a constraint holds no objects that could refer back to it. The garbage collector would take a third of the
+# time in which many filters are read.
 class Constraint(Struct, frozen=True, gc=False, cache_hash=True):
     """An immutable constraint. The function `constraint()` checks its arguments and builds one."""
 
