@@ -425,8 +425,8 @@ def quoted_name(name: str) -> str:
 
 
 def _quoted(text: str, quote: str) -> str:
-    if text.isprintable() and quote not in text and "\\" not in text:
-        return quote + text + quote
+    if text.isprintable():
+        return quote + text.replace("\\", "\\\\").replace(quote, "\\" + quote) + quote
     return quote + "".join(_escaped(character, quote) for character in text) + quote
 
 
