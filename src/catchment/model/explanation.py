@@ -401,6 +401,8 @@ def _strings_near(operator: str, operand: str) -> Iterator[Value]:
             yield "other"
         case "glob" | "glob nocase":
             yield globs.glob(operand).least.replace("\0", "x")
+        case "cidr":
+            yield operand.partition("/")[0]
         case _:
             yield operand
 

@@ -176,7 +176,7 @@ def _above_by_samples(compared: Sequence[_Compared]) -> dict[str, list[str]]:
     matches = matcher.match_batch([each.sample or {} for each in sampled])
     above: dict[str, list[str]] = {each.id: [] for each in compared}
     for below, numbers in zip(sampled, matches, strict=True):
-        others = [compared[number] for number in numbers if compared[number] is not below]
+        others = [compared[int(number)] for number in numbers if compared[int(number)] is not below]
         above[below.id] = [each.id for each in others if each.filter.covers(below.filter)]
     return above
 
