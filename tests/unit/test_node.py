@@ -25,6 +25,7 @@ from catchment.routing.messages import (
     Subscribe,
     Suspend,
 )
+from catchment.routing.parts.link_states import Links
 from catchment.routing.siena.acyclic import AcyclicCore
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.general import GeneralCore
@@ -254,6 +255,7 @@ def test_what_waits_for_a_suspended_client_is_wanted(broker: Node):
 def test_a_neighbor_that_is_refused_loses_its_link():
     broker = node_of(GeneralCore("1"))
     two, _ = linked(broker)
+    broker.told(TWO, Links("9", 1, ()))
     broker.told(TWO, WantsChange("9", 12, 10, (), (ALL,)))
     assert [what[0] for what in two.taken() if isinstance(what, tuple)] == ["ended"]
 

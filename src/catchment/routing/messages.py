@@ -20,16 +20,16 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from catchment.errors import CatchmentError
 from catchment.model.advertisement import Advertisement
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
-from catchment.model.pattern import Pattern
+from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX, Pattern
 
 # Microseconds: since 1970 in a live network, since the start of the run in a simulation. A core only compares and adds.
 Time = int
@@ -44,6 +44,26 @@ else:
         Wanted.register(_wanted_type)
 
 SECOND: Final = 1_000_000
+
+# --- the range of what neighbors say ------------------------------------------------------------
+# The wire checks these ranges when it reads a message; a neighbor that leaves them loses its link.
+
+# Numbers of records, times and counts: a broker may add to any of them, and the sum still fits 64 bits.
+NUMBER_MAX: Final = 2**62
+# Costs along a path are added: over a million links of this cost the sum is still far from 64 bits.
+LINK_COST_MAX: Final = 1_000_000
+# Links that a notification may have crossed: more than any network has. A node drops what has crossed more.
+HOPS_MOST: Final = 10_000
+# What a header may say. It is more than HOPS_MOST: a broker that passes a notification on is never the one at fault.
+HOPS_RANGE: Final = 2**31
+
+Number = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
+LinkCost = Annotated[int, Meta(ge=1, le=LINK_COST_MAX)]
+# As in `wire/greetings.py`: `@` begins the names of what is inside a broker, `*` stands for all brokers; and a line end
+# in a name could forge a line of a log.
+BrokerName = Annotated[
+    str, Meta(min_length=1, max_length=IDENTITY_CODEPOINTS_MAX, pattern=r"^(?!@)(?!\*\Z)[^\x00-\x1f\x7f]+\Z")
+]
 
 
 # --- interfaces: where messages come from and go to ---------------------------------------------
@@ -197,7 +217,7 @@ class Header(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fiel
     `hops` is the number of links that the notification has crossed. Every system counts hops: a core drops what has
     crossed too many, which ends loops, and simulations measure hops."""
 
-    hops: int
+    hops: Annotated[int, Meta(ge=0, le=HOPS_RANGE)]
 
 
 # The header of a notification that a client has just published.
