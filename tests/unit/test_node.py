@@ -16,7 +16,9 @@ from catchment.routing.messages import (
     Client,
     Deliver,
     DeliverSequence,
+    Gap,
     Header,
+    LinkMessage,
     MapIdentity,
     Neighbor,
     Refuse,
@@ -43,6 +45,9 @@ class Outlet:
     behind: bool = False
     too_long: bool = False
     put: list[object] = field(default_factory=list)
+    # What a node tells about gaps: apart, because most tests are not about that.
+    gaps: list[Gap] = field(default_factory=list)
+    told: list[LinkMessage] = field(default_factory=list)
 
     def _take(self, what: object) -> None:
         if self.too_long:
@@ -57,6 +62,12 @@ class Outlet:
 
     def tell_lost(self, identity: str, count: int) -> None:
         self.put.append(("lost", identity, count))
+
+    def tell_gap(self, gap: Gap) -> None:
+        self.gaps.append(gap)
+
+    def tell(self, message: LinkMessage) -> None:
+        self.told.append(message)
 
     def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
         self.put.append(("answer", number, [type(refusal.error) for refusal in refusals]))

@@ -10,6 +10,7 @@ cycle collector need not look at them.
                         Resume
     host to core        HostMessage: LinkUp, LinkDown, ClientUp, ClientDown, TimerFired
     broker to broker    BrokerMessage: each routing system defines its own, in its package
+                        LinkMessage: what the nodes at the ends of a link say, whatever the routing system
 
 A notification is not a message. Notifications come and go in batches (`RoutingCore.on_notifications`, `Forward`). On
 its way between brokers a notification carries the header of the routing system.
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
@@ -44,6 +46,14 @@ else:
         Wanted.register(_wanted_type)
 
 SECOND: Final = 1_000_000
+
+
+def instant_of(time: Time) -> datetime:
+    """A time of a live network."""
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=min(time, _LAST_INSTANT))
+
+
+_LAST_INSTANT: Final = int((datetime.max.replace(tzinfo=UTC) - datetime.fromtimestamp(0, UTC)).total_seconds()) * SECOND
 
 # --- the range of what neighbors say ------------------------------------------------------------
 # The wire checks these ranges when it reads a message; a neighbor that leaves them loses its link.
@@ -170,6 +180,51 @@ class BrokerMessage(Said, frozen=True):
     Measures count a message as control, unless it `carries_notifications`."""
 
     carries_notifications: ClassVar[bool] = False
+
+
+class LinkMessage(Said, frozen=True):
+    """What the nodes at the two ends of a link say to each other about what may be lost (`node/gaps.py`)."""
+
+
+class LinkReport(LinkMessage, frozen=True):
+    """The first message of each end when a link has come up. `incarnation` is the sender's: each process of a broker
+    has another. `known` is that of the receiver when they had a link before, 0 if they had none; over that link the
+    sender had `sent` and `heard` so many notifications."""
+
+    incarnation: Number
+    known: Number
+    sent: Number
+    heard: Number
+
+
+class Beat(LinkMessage, frozen=True):
+    """By the time `at` the sender had sent so many notifications over this link: all of them are before this message.
+    `echo` is the time of the last beat that it has heard."""
+
+    at: Number
+    sent: Number
+    echo: Number
+
+
+class Parting(LinkMessage, frozen=True):
+    """The sender's process ends, and has sent all that it had. `is_alone`: it has no other neighbor, so nothing can
+    come from behind it."""
+
+    at: Number
+    is_alone: bool
+
+
+class Gap(LinkMessage, frozen=True):
+    """Notifications that were published from `since` until `until` may be missing: the link between the two brokers
+    `link` failed. `until` is 0 while it is not over. `missed` is how many notifications the link has lost, of whoever,
+    if that is known. Clients are told gaps too. A greater `revision` replaces a gap of the same id."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=2 * IDENTITY_CODEPOINTS_MAX)]
+    revision: Number
+    link: tuple[str, str]
+    since: Number
+    until: Number
+    missed: Number | None = None
 
 
 # --- host to core -------------------------------------------------------------------------------
