@@ -95,6 +95,15 @@ class Budget:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A gap, when it was heard or made, and whether all were told: not if it lies within another."""
+
+    gap: Gap
+    at: Time
+    is_told: bool
+
+
 @dataclass(slots=True)
 class Past:
     """What a node knows of its links to one neighbor. Counts are those of the link that is up, or was up last."""
@@ -157,8 +166,8 @@ class Gaps:
         self._tell, self._send, self._set_timer = tell, send, set_timer
         self._handled, self._is_reached = handled, is_reached
         self._past: dict[Neighbor, Past] = {}
-        # By id, and when it was told: the one that was told last stands last.
-        self._known: dict[str, tuple[Gap, Time]] = {}
+        # By id; the one that was heard or told last stands last.
+        self._known: dict[str, Known] = {}
         self._made = 0
         # Neighbors that miss what this node handles before a time, which nobody has told them yet.
         self._owed: dict[Neighbor, Time] = {}
@@ -173,9 +182,11 @@ class Gaps:
         self._send(neighbor, LinkReport(self.incarnation, past.incarnation, past.sent, past.heard))
         # What was told while it was away.
         told_since = past.down_at if past.incarnation else now - STARTING_US
-        for gap, told_at in list(self._known.values()):
-            if told_at >= told_since or not gap.until:
-                self._send(neighbor, gap)
+        for known in list(self._known.values()):
+            # A gap of this very link is for the others: the neighbor has its own, or hears more with the reports.
+            is_for_others = known.gap.link == (self.name, neighbor.name)
+            if known.is_told and not is_for_others and (known.at >= told_since or not known.gap.until):
+                self._send(neighbor, known.gap)
 
     def link_down(self, neighbor: Neighbor, sent: int, heard: int, now: Time) -> None:
         past = self._past[neighbor]
@@ -190,7 +201,7 @@ class Gaps:
             past.gap = replace(last, revision=last.revision + 1, until=0)
         else:
             past.gap = self._new(neighbor, past.good_until(now) - self._times.transit_us, 0)
-        self._tell_own(past, now)
+        self._tell_own(neighbor, past, now)
         self._wake(now + self._times.settle_us)
 
     def heard(self, neighbor: Neighbor, message: LinkMessage, heard: int, now: Time) -> None:
@@ -212,10 +223,10 @@ class Gaps:
         if past.gap is not None and not past.gap.until:
             lost = max(0, report.sent - past.heard) if is_same else None
             past.gap = replace(past.gap, revision=past.gap.revision + 1, until=now + self._times.settle_us, missed=lost)
-            self._tell_own(past, now)
+            self._tell_own(neighbor, past, now)
         elif past.is_shortcut:
             past.gap = self._new(neighbor, now - self._times.transit_us, now + self._times.settle_us)
-            self._tell_own(past, now)
+            self._tell_own(neighbor, past, now)
         if not is_same:
             # If it is the same process, it has a gap of its own for this link.
             self._own_up(neighbor, past, report, now)
@@ -240,7 +251,7 @@ class Gaps:
         elif self._handled() and now - self._started <= STARTING_US:
             risks.append(self._started)
         if risks:
-            self._send(neighbor, self._remembered(self._new(neighbor, min(risks), now + self._times.settle_us), now))
+            self._tell_one(neighbor, min(risks), now + self._times.settle_us, now)
         elif past.incarnation or report.known:
             # What is handled before all know what is wanted is missed too. Perhaps there is nothing.
             self._owed[neighbor] = now
@@ -251,7 +262,7 @@ class Gaps:
         for neighbor, since in owed.items():
             until = since + self._times.settle_us
             if now <= until:
-                self._send(neighbor, self._remembered(self._new(neighbor, since, until), now))
+                self._tell_one(neighbor, since, until, now)
 
     @property
     def is_owing(self) -> bool:
@@ -271,7 +282,7 @@ class Gaps:
             past.lost += lost
             since = past.good_until(now) - self._times.transit_us
             gap = replace(self._new(neighbor, since, now), missed=lost)
-            self._tell(self._remembered(gap, now), None)
+            self._tell_all(gap, neighbor, now)
         past.stamp = beat.at
         for at, sent in past.beats:
             if at == beat.echo:
@@ -287,12 +298,12 @@ class Gaps:
         self._made += 1
         return Gap(f"{self.name}/{self.incarnation}/{self._made}", 1, (self.name, neighbor.name), max(0, since), until)
 
-    def _tell_own(self, past: Past, now: Time) -> None:
+    def _tell_own(self, neighbor: Neighbor, past: Past, now: Time) -> None:
         """Tells the gap of a link, now or later: as it is then."""
         assert past.gap is not None
         if past.budget.takes(now):
             past.is_late = False
-            self._tell(self._remembered(past.gap, now), None)
+            self._tell_all(past.gap, neighbor, now)
         else:
             past.is_late = True
             self._wake(now + PERIOD_US)
@@ -300,19 +311,23 @@ class Gaps:
     def _on_gap(self, neighbor: Neighbor, past: Past, gap: Gap, now: Time) -> None:
         known = self._known.get(gap.id)
         is_sound = (not gap.until or gap.since <= gap.until) and max(gap.since, gap.until) <= now + AHEAD_US
-        if not is_sound or (known is not None and known[0].revision >= gap.revision):
+        if not is_sound or (known is not None and known.gap.revision >= gap.revision):
             return
-        if self._is_told(gap):
-            self._remembered(gap, now)
+        # Those who were told that it is not over must hear that it is.
+        is_awaited = known is not None and known.is_told
+        if not is_awaited and self._is_told(gap):
+            self._remember(gap, now, is_told=False)
         elif past.budget.takes(now):
-            self._tell(self._remembered(gap, now), neighbor)
+            self._tell_all(gap, neighbor, now)
         else:
             self._merge(neighbor, past, gap, now)
 
     def _is_told(self, gap: Gap) -> bool:
         """Whether it lies within another that was told, and is over."""
         return bool(gap.until) and any(
-            told.since <= gap.since and gap.until <= told.until for told, _ in self._known.values() if told.id != gap.id
+            known.gap.since <= gap.since and gap.until <= known.gap.until
+            for known in self._known.values()
+            if known.is_told and known.gap.id != gap.id
         )
 
     def _merge(self, neighbor: Neighbor, past: Past, gap: Gap, now: Time) -> None:
@@ -321,12 +336,22 @@ class Gaps:
         past.merged = replace(merged, since=min(merged.since, gap.since), until=max(merged.until, until))
         self._wake(now + PERIOD_US)
 
-    def _remembered(self, gap: Gap, now: Time) -> Gap:
+    def _tell_all(self, gap: Gap, source: Neighbor, now: Time) -> None:
+        """Tells a gap to all but the neighbor that it came from, or whose link it is of."""
+        self._remember(gap, now, is_told=True)
+        self._tell(gap, source)
+
+    def _tell_one(self, neighbor: Neighbor, since: Time, until: Time, now: Time) -> None:
+        """Tells a neighbor a gap that only those behind it have."""
+        gap = self._new(neighbor, since, until)
+        self._remember(gap, now, is_told=False)
+        self._send(neighbor, gap)
+
+    def _remember(self, gap: Gap, now: Time, *, is_told: bool) -> None:
         self._known.pop(gap.id, None)
-        self._known[gap.id] = (gap, now)
+        self._known[gap.id] = Known(gap, now, is_told)
         if len(self._known) > KNOWN_MAX:
             del self._known[next(iter(self._known))]
-        return gap
 
     # --- time ---
 
@@ -341,10 +366,10 @@ class Gaps:
             if past.gap is not None and not past.gap.until:
                 self._look_for_another_way(neighbor, past, now)
             if past.is_late:
-                self._tell_own(past, now)
+                self._tell_own(neighbor, past, now)
             if past.merged is not None and past.budget.takes(now):
                 merged, past.merged = past.merged, None
-                self._tell(self._remembered(merged, now), neighbor)
+                self._tell_all(merged, neighbor, now)
             elif past.merged is not None:
                 self._wake(now + PERIOD_US)
 
@@ -355,6 +380,6 @@ class Gaps:
             self._wake(settled_at)
         elif is_reached := self._is_reached(neighbor.name):
             past.gap = replace(past.gap, revision=past.gap.revision + 1, until=now)
-            self._tell_own(past, now)
+            self._tell_own(neighbor, past, now)
         elif is_reached is not None:
             self._wake(now + LOOK_US)
