@@ -75,7 +75,9 @@ def _node(expression: Expression, wanted: bool) -> Any:
         return None
     node: list[Any] = [AND if (kind is And) is wanted else OR]
     for part in expression.parts:  # type: ignore[union-attr]
-        child = _node(part, wanted)
+        # Most parts are constraints that stay as they are: they go without a call.
+        is_as_written = wanted and type(part) is Constraint and not part.operator.endswith(_NOCASE)
+        child = part if is_as_written else _node(part, wanted)
         if child is None:
             return None
         node.append(child)

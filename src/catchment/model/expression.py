@@ -14,8 +14,9 @@ multiplied out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from catchment.errors import BadFilterError, LimitError, shown
 from catchment.model.constraint import TYPES_OF_KIND, Constraint, Kind
@@ -30,18 +31,16 @@ FILTER_CONSTRAINTS_MAX: Final = 8_192
 _JSON_LEVELS_MAX: Final = 2 * FILTER_DEPTH_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class And:
+# `gc=False`: an expression is a tree, so none of its parts refers back to it.
+class And(Struct, frozen=True, gc=False):
     parts: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Or:
+class Or(Struct, frozen=True, gc=False):
     parts: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(Struct, frozen=True, gc=False):
     inner: Expression
 
 
