@@ -28,6 +28,10 @@ CONGESTED_BYTES: Final = 4 * 1_048_576
 FULL_BYTES: Final = 40 * 1_048_576
 
 
+# How long the other side may take to read why the connection ends, and close it.
+READ_GOODBYE_S_MAX: Final = 2.0
+
+
 class Owner(Protocol):
     """Whom a connection tells what happens to it."""
 
@@ -71,6 +75,7 @@ class Connection(asyncio.Protocol):
         self._was_held = False
         self._was_behind = False
         self._handshake: asyncio.TimerHandle | None = None
+        self._closing: asyncio.TimerHandle | None = None
         self._put_bytes = 0
         # At the last tick: what waited, and what the other side had taken since the start.
         self._left_bytes = 0
@@ -124,6 +129,8 @@ class Connection(asyncio.Protocol):
         # If a flush is due in this turn, it finds nothing: uvloop refuses to write to a closed transport.
         self._waiting.clear()
         self._stop_handshake()
+        if self._closing is not None:
+            self._closing.cancel()
         self.owner.closed(self, self.session.reason)
 
     def pause_writing(self) -> None:
@@ -263,8 +270,16 @@ class Connection(asyncio.Protocol):
         # Not by `put`, which takes nothing any more.
         self._waiting += (goodbye,) if goodbye else ()
         self._flush()
-        if self._transport is not None:
+        if self._transport is None:
+            return
+        if not goodbye or not isinstance(self.who, Neighbor) or self._transport.is_closing():
             self._transport.close()
+            return
+        # A neighbor tells all that it knows at once. If we closed while that is unread, the system would reset the
+        # connection, and the neighbor would see that and not our reason. So it may read, and close; what it still sends
+        # is dropped.
+        self._transport.write_eof()
+        self._closing = self._loop.call_later(READ_GOODBYE_S_MAX, self._transport.abort)
 
     def leave(self, reason: str) -> None:
         """Says goodbye, and lets the other side close when it has read that. Until then what comes is read and dropped:

@@ -29,7 +29,7 @@ from catchment.broker.outlets import FramesToClient, FramesToNeighbor
 from catchment.broker.status import explained, status_of
 from catchment.errors import CatchmentError, shown
 from catchment.node import Node
-from catchment.routing.messages import BrokerMessage, Client, Neighbor, SetTimer, Time
+from catchment.routing.messages import BrokerMessage, Client, LinkMessage, Neighbor, SetTimer, Time
 from catchment.routing.systems import SYSTEMS
 from catchment.wire.greetings import ThisBroker
 from catchment.wire.messages import Batch, Hello, Look, Publish, Refused, Request, Seen, Unfit, Welcome, between_brokers
@@ -130,6 +130,7 @@ class Broker:
 
     async def _drain(self) -> None:
         reason = f"{self.config.name} is shutting down"
+        self.node.part()
         for connection in list(self._connections):
             who = connection.who
             if isinstance(who, Client) and self._by_who.get(who) is connection:
@@ -165,12 +166,13 @@ class Broker:
         self.node.timer_fired(name)
 
     async def _watch(self) -> None:
-        """Sessions ping, and end when the other side is silent."""
+        """Sessions ping, and end when the other side is silent. Neighbors hear until when they have everything."""
         while True:
             await asyncio.sleep(TICK_S)
             now = self._loop.time()
             for connection in list(self._connections):
                 connection.tick(now)
+            self.node.beat()
 
     # --- links ---
 
@@ -235,6 +237,8 @@ class Broker:
                 self._looked(connection, event)
             case BrokerMessage():
                 self.node.told(_neighbor(connection), event)
+            case LinkMessage():
+                self.node.link_told(_neighbor(connection), event)
             case Hello(role="client"):
                 self._client_came(connection, event)
             case Hello():

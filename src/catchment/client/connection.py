@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, cast
 from catchment.client.problems import ConnectionLostError, error_of
 from catchment.errors import CatchmentError
 from catchment.model.notification import Notification
-from catchment.routing.messages import ClientRequest
+from catchment.routing.messages import ClientRequest, Gap
 from catchment.wire.messages import Accepted, Credit, Delivery, Lost, Refused, Seen, SequenceDelivery, Welcome
 from catchment.wire.session import TICK_S, ClientSession, Ended, Event, Write
 
@@ -25,7 +25,7 @@ OUTBOX_BYTES: Final = 1_048_576
 CLOSE_S_MAX: Final = 5.0
 
 # What a broker delivers.
-Delivering = Delivery | SequenceDelivery | Lost
+Delivering = Delivery | SequenceDelivery | Lost | Gap
 log = logging.getLogger("catchment.client")
 
 
@@ -91,7 +91,7 @@ class ConnectionToBroker(asyncio.Protocol):
 
     def _handle(self, event: Event) -> None:
         match event:
-            case Delivery() | SequenceDelivery() | Lost():
+            case Delivery() | SequenceDelivery() | Lost() | Gap():
                 self._came(event, self.session.frame_bytes)
             case Accepted():
                 self._answer(event.number, None)

@@ -16,12 +16,10 @@ from msgspec import Struct
 
 from catchment.errors import BadIdError, shown
 from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
-from catchment.routing.messages import ClientRequest, MapIdentity
+from catchment.routing.messages import LINK_COST_MAX, ClientRequest, MapIdentity
 from catchment.wire.frames import VERSION
 from catchment.wire.messages import Hello, Welcome
 
-# Costs along a path are added: over a million links of this cost the sum is still far from 64 bits.
-LINK_COST_MAX: Final = 1_000_000
 # Names that begin with this are a broker's own.
 RESERVED: Final = "@"
 

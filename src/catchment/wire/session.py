@@ -36,7 +36,7 @@ from msgspec import Struct
 
 from catchment.errors import shown
 from catchment.model.notification import Notification
-from catchment.routing.messages import BrokerMessage, ClientRequest, Said
+from catchment.routing.messages import BrokerMessage, ClientRequest, LinkMessage, Said
 from catchment.wire.frames import HELLO_BYTES_MAX, REASON_CODEPOINTS_MAX, VERSION, Decoder, WireError, frame
 from catchment.wire.greetings import (
     ThisBroker,
@@ -110,6 +110,7 @@ Event = (
     Published
     | Batch[Any]
     | BrokerMessage
+    | LinkMessage
     | Request
     | Look
     | Unfit

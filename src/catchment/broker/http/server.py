@@ -19,7 +19,7 @@ from catchment.broker.config import Address
 from catchment.broker.http.pages import PUBLISHER, Pages
 from catchment.broker.http.subscriptions import HttpSubscriptions
 from catchment.errors import UnavailableError
-from catchment.routing.messages import Deliver, DeliverSequence, Refuse
+from catchment.routing.messages import Deliver, DeliverSequence, Gap, Refuse
 
 if TYPE_CHECKING:
     from catchment.broker.server import Broker
@@ -54,6 +54,9 @@ class _NoOutlet:
         pass
 
     def tell_lost(self, identity: str, count: int) -> None:
+        pass
+
+    def tell_gap(self, gap: Gap) -> None:
         pass
 
     def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
