@@ -33,7 +33,7 @@ from catchment.errors import BadIdError, BadNumberError, CatchmentError, InputEr
 from catchment.model.advertisement import Advertisement
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
-from catchment.model.names import name_refusal
+from catchment.model.names import HTTP_PUBLISHER, name_refusal
 from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
 from catchment.routing.messages import (
@@ -105,7 +105,8 @@ class Client:
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
         self._advertisements: dict[tuple[str, Advertisement], None] = {}
         self._suspended: set[str] = set()
-        self._handlers: dict[str, str] = {}
+        # Identities, each with its handler; besides that, it may be mapped to HTTP publishers.
+        self._handlers: dict[tuple[str, str], None] = {}
         self._all: Queue | None = None
         self._seen = Newest(SEEN_SOURCES_MAX)
         self._seen.merge(seen or {})
@@ -211,7 +212,7 @@ class Client:
         for identity, advertisement in self._advertisements:
             connection.ask(Advertise(identity, advertisement)).add_done_callback(_heard)
         # Before the subscriptions: otherwise something could be delivered to the wrong client in between.
-        for identity, handler in list(self._handlers.items()):
+        for identity, handler in list(self._handlers):
             self._remap(connection, identity, handler, RETRY_S_FIRST)
         for identity in sorted(self._suspended):
             connection.ask(Suspend(identity)).add_done_callback(_heard)
@@ -220,7 +221,7 @@ class Client:
             answer.add_done_callback(partial(self._restated, key))
 
     def _remap(self, connection: ConnectionToBroker, identity: str, handler: str, wait: float) -> None:
-        if connection.is_open and self._handlers.get(identity) == handler:
+        if connection.is_open and (identity, handler) in self._handlers:
             answer = connection.ask(MapIdentity(identity, handler))
             answer.add_done_callback(partial(self._remapped, connection, identity, handler, wait))
 
@@ -232,8 +233,7 @@ class Client:
             # After a restart of the broker its clients come back in any order: the handler may not be there yet.
             self._loop.call_later(wait, self._remap, connection, identity, handler, min(2 * wait, RETRY_S_MOST))
         elif problem is not None and not isinstance(problem, ConnectionLostError):
-            if self._handlers.get(identity) == handler:
-                del self._handlers[identity]
+            self._handlers.pop((identity, handler), None)
             log.warning("mapping refused", extra={"identity": identity, "handler": handler, "reason": str(problem)})
 
     def _restated(self, key: tuple[str, str], answer: asyncio.Future[Any]) -> None:
@@ -323,9 +323,14 @@ class Client:
         await self._ask(Resume(identity or self.identity))
 
     async def map_identity(self, identity: str, handler: str) -> None:
-        """From now on, what the identity is due goes to the client named `handler`, also after a reconnect."""
+        """From now on, what the identity is due goes to the client named `handler`, which may speak for it too; also
+        after a reconnect. With the handler `@http`, HTTP publishers may use the identity as a source, and deliveries
+        stay where they are."""
         await self._ask(MapIdentity(identity, handler))
-        self._handlers[identity] = handler
+        if handler != HTTP_PUBLISHER:
+            for key in [key for key in self._handlers if key[0] == identity and key[1] != HTTP_PUBLISHER]:
+                del self._handlers[key]
+        self._handlers[identity, handler] = None
 
     async def look(
         self, what: Literal["status", "explain"] = "status", notification: Notification | None = None

@@ -59,9 +59,10 @@ class Numbers:
             if last is None:
                 last = known.get(source)
             if last is not None and seq <= last:
-                raise _gone_back(source, seq, last)
+                # Nothing of the batch is published, so its own numbers do not count for what to go on after.
+                raise _gone_back(source, seq, last, known.get(source, _first(batch, source) - 1))
             if seq > most and (last is None or seq > last + 1):
-                raise _leaped(source, seq, last, now)
+                raise _leaped(source, seq, max(known.get(source, now), now), now)
             numbers[source] = seq
         return numbers
 
@@ -90,15 +91,19 @@ def _is_past(routed: Routed, most: int) -> bool:
     return routed.notification.source is not None and seq is not None and seq > most
 
 
-def _gone_back(source: str, seq: int, last: int) -> BadNumberError:
+def _first(batch: Sequence[Notification], source: str) -> int:
+    """The first number of a source in a batch that has one."""
+    return next(each.seq for each in batch if each.source == source and each.seq is not None)
+
+
+def _gone_back(source: str, seq: int, last: int, after: int) -> BadNumberError:
     return BadNumberError(
-        f"$seq {seq} of {shown(source)} goes back: the last number was {last}; go on with a number greater than {last}",
-        last,
+        f"$seq {seq} of {shown(source)} goes back: the last number was {last}; go on with a number greater than {after}",
+        after,
     )
 
 
-def _leaped(source: str, seq: int, last: int | None, now: Time) -> BadNumberError:
-    after = now if last is None else max(last, now)
+def _leaped(source: str, seq: int, after: int, now: Time) -> BadNumberError:
     return BadNumberError(
         f"$seq {seq} of {shown(source)} leaps ahead: a number is at most {SEQ_AHEAD_MAX:,} past the broker's clock, "
         f"which is {now} microseconds since 1970; go on with a number greater than {after}",
