@@ -8,8 +8,8 @@ the clock of this machine does not matter: it may be wrong, and it may be set ri
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
+from time import time_ns
 
 log = logging.getLogger("catchment.client")
 
@@ -26,7 +26,7 @@ class Numbering:
     def welcomed(self, now: int, last_seq: int | None) -> None:
         """A broker has told its clock, and the last number of this client that it knows."""
         # A broker that does not tell its clock: ours is what is left.
-        self._ahead = (now or time.time_ns() // 1_000) - self._elapsed()
+        self._ahead = (now or time_ns() // 1_000) - self._elapsed()
         if last_seq is not None:
             self.last = max(self.last, last_seq)
 

@@ -18,7 +18,7 @@ from collections.abc import Container, Sequence
 from typing import Any, Final
 
 from catchment.errors import BadIdError, CatchmentError, ForeignIdentityError, LimitError, shown
-from catchment.model.names import HTTP_PUBLISHER, name_refusal, spelling_refusal
+from catchment.model.names import HTTP_PUBLISHER, RESERVED, name_refusal, spelling_refusal
 from catchment.model.notification import Notification
 from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
 from catchment.node.numbers import Numbers
@@ -106,8 +106,9 @@ class Access:
         not the client's, or one of the numbers is out of range: then nothing of the batch is published."""
         name = client.name
         is_sourceless = False
-        # Of the notification before: publishers send many in a row from one source.
-        before: str | None = name
+        # The source that was checked last: publishers send many in a row from one. A client that connects has a name
+        # that is good as a source; the broker's own clients have not.
+        before = None if name.startswith(RESERVED) else name
         for notification in batch:
             source = notification.source
             if source is None:
@@ -122,14 +123,12 @@ class Access:
         return batch
 
     def _source_problem(self, client: Client, source: str) -> CatchmentError | None:
-        if source == client.name:
+        if refusal := name_refusal(source):
+            return BadIdError(f"$source: {refusal}")
+        known = self._core.clients.get(source)
+        if not self._is_foreign(client, source) or (known is not None and client in known.publishers):
             return None
-        if self._is_foreign(client, source):
-            known = self._core.clients.get(source)
-            is_granted = known is not None and client in known.publishers
-            return None if is_granted else _foreign(client, source, self._broker)
-        refusal = name_refusal(source)
-        return BadIdError(f"$source: {refusal}") if refusal else None
+        return _foreign(client, source, self._broker)
 
 
 def _foreign(client: Client, name: str, broker: str) -> ForeignIdentityError:

@@ -97,10 +97,8 @@ def _first(batch: Sequence[Notification], source: str) -> int:
 
 
 def _gone_back(source: str, seq: int, last: int, after: int) -> BadNumberError:
-    return BadNumberError(
-        f"$seq {seq} of {shown(source)} goes back: the last number was {last}; go on with a number greater than {after}",
-        after,
-    )
+    what = f"$seq {seq} of {shown(source)} goes back: the last number was {last}"
+    return BadNumberError(f"{what}; go on with a number greater than {after}", after)
 
 
 def _leaped(source: str, seq: int, after: int, now: Time) -> BadNumberError:
