@@ -55,13 +55,13 @@ def _log_line(process: subprocess.Popen[str], message: str) -> str:
     return ""
 
 
-def _wait_for_filters(address: str, count: int) -> None:
-    """Waits, with `top`, until a broker has this many filters of its neighbors."""
+def _wait_for_filters(address: str, count: int, which: str = "remote_filters") -> None:
+    """Waits, with `top`, until a broker has this many filters of its neighbors; or subscriptions of its clients."""
     with started(catchment("top", "--json", "--every-s", "0.05", "--url", address)) as top:
         while line := next_line(top.stdout):
-            if json.loads(line)["remote_filters"] >= count:
+            if json.loads(line)[which] >= count:
                 return
-    pytest.fail(f"{address} did not get {count} filters from its neighbors")
+    pytest.fail(f"{address} did not get {count} {which}")
 
 
 def test_explain_says_which_clause_failed() -> None:
@@ -90,7 +90,7 @@ def test_a_source_is_a_name_that_nobody_else_has() -> None:
         broker() as (address, _),
         started(catchment("sub", "level any", "--url", address, "--as", "ana", "--json")) as subscriber,
     ):
-        assert "subscribed" in next_line(subscriber.stderr)
+        _wait_for_filters(address, 1, "subscriptions")
         assert run("pub", "level=1", "--url", address, "--source", "meter 7").returncode == 0
         lines = '{"level": 2}\n{"level": 3, "$source": "meter 8"}\n'
         assert run("pub", "-", "--url", address, "--source", "meter 7", stdin=lines).returncode == 0
