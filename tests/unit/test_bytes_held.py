@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from catchment import Filter, Notification, Pattern
 from catchment.model import monitor as monitor_module
-from catchment.model.monitor import HeldMonitor
+from catchment.model.monitor import HeldMonitor, key_bytes
 from catchment.model.notification import PAYLOAD_BYTES_MAX, memory_bytes
 from catchment.routing.messages import (
     Action,
@@ -28,6 +28,9 @@ from catchment.routing.messages import (
 from catchment.routing.parts import clients, shares, watching
 from catchment.routing.parts.clients import ClientSide
 from catchment.routing.parts.shares import BySize, Limits, Shares
+from catchment.routing.siena import thinning
+from catchment.routing.siena.messages import Held
+from catchment.routing.siena.thinning import Thinner
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ALL = Filter("n any")
@@ -159,17 +162,17 @@ def test_what_waits_for_all_identities_of_a_client_is_bounded_in_bytes(monkeypat
 def test_what_waits_at_a_broker_is_bounded_in_bytes_and_who_holds_much_loses_first(monkeypatch: pytest.MonkeyPatch):
     side = side_of(monkeypatch, 10**9, 10**9, 40 * size_of())
     suspended(side, BOB, "bob", wanted=Filter("rare any"))
-    side.due([note(n, rare=True) for n in range(3)], 0)
+    side.due([note(0, rare=True)], 0)
     greedy = [Client(f"greedy {n}") for n in range(5)]
     for client in greedy:
         suspended(side, client, client.name)
-    for n in range(3, 100):
-        side.due([note(n)], 0)
+    for n in range(1, 100):
+        side.due([note(n, rare=True) if n in (50, 99) else note(n)], 0)
         assert waiting_bytes(side) <= side.waiting_bytes <= 40 * size_of()
-    # Bob holds little, and loses nothing.
-    assert resumed(side, "bob", BOB) == (0, [0, 1, 2])
+    # Bob holds little, and loses nothing, also of what comes when the broker is full.
+    assert resumed(side, "bob", BOB) == (0, [0, 50, 99])
     outcomes = [resumed(side, client.name, client) for client in greedy]
-    assert all(missed + len(left) == 97 for missed, left in outcomes)
+    assert all(missed + len(left) == 99 for missed, left in outcomes)
     # Those that hold much hold about the same.
     counts = [len(left) for _, left in outcomes]
     assert max(counts) <= 2 * min(counts) + 1
@@ -327,3 +330,30 @@ def test_the_keys_that_a_monitor_remembers_are_bounded_in_bytes(monkeypatch: pyt
         assert sum(len(str(value)) for key in made._busy_until for _, value in key) <= 200_000 // 4
     assert len(made) == 0
     assert 1 <= len(made._busy_until) <= 5
+
+
+# --- what a broker holds back for a neighbor ----------------------------------------------------
+
+
+def test_what_a_thinner_holds_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(thinning, "HELD_BYTES_MAX", 10 * size_of(5_000))
+    made = Thinner(PATTERN)
+    sent = 0
+    for n in range(50):
+        sent += len(made.on_notification(Held(note(n, 5_000, step=1, host=n), 0, (0,))))
+        kept = [memory_bytes(arrival.notification) for arrival in made.held()]
+        assert sum(kept) == made._held_bytes <= 10 * size_of(5_000)
+    # What does not fit is sent on at once: the neighbor misses nothing.
+    assert sent + len(made.held()) == 50
+    made.on_notification(Held(note(100, 0, step=2, host=0), 0, (1,)))
+    assert sum(memory_bytes(arrival.notification) for arrival in made.held()) == made._held_bytes
+
+
+def test_the_keys_of_a_thinner_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(thinning, "KEYS_BYTES_MAX", 200_000)
+    made = Thinner(PATTERN)
+    sent = 0
+    for n in range(20):
+        sent += len(made.on_notification(Held(note(n, 0, step=1, host=f"{n}" + "x" * 10_000), 0, (0,))))
+        assert sum(key_bytes(key) for key in made._keys) == made._keys_bytes <= 200_000
+    assert (sent, len(made)) == (20, 0)

@@ -24,6 +24,7 @@ LIMITS_IN = (
     "routing.siena.advertising",
     "routing.siena.delegating",
     "routing.siena.general",
+    "routing.siena.thinning",
 )
 
 
