@@ -22,9 +22,9 @@ from typing import Any, Final
 from msgspec import Struct, ValidationError, convert
 
 from catchment.errors import InputError, shown
+from catchment.model.names import name_refusal
 from catchment.routing.core import RoutingCore
 from catchment.routing.systems import DEFAULT_SYSTEM, system_named
-from catchment.wire.greetings import broker_name_refusal
 
 DEFAULT_PORT: Final = 7400
 DEFAULT_HTTP_PORT: Final = 7480
@@ -63,7 +63,7 @@ class Config:
 
     def __post_init__(self) -> None:
         system_named(self.routing).settings_of(self.settings)
-        if refusal := broker_name_refusal(self.name):
+        if refusal := name_refusal(self.name):
             raise InputError(f"name: {refusal}")
 
     def make_core(self) -> RoutingCore[Any]:

@@ -143,9 +143,9 @@ class Connection(asyncio.Protocol):
 
     # --- who is there ---
 
-    def welcome(self, credit: int = 0) -> None:
-        """Answers the greeting that has come; `credit` is for a client."""
-        self.put(self.session.welcome(credit))
+    def welcome(self, credit: int = 0, now: int = 0, last_seq: int | None = None) -> None:
+        """Answers the greeting that has come; the arguments are for a client."""
+        self.put(self.session.welcome(credit, now, last_seq))
 
     def known_as(self, who: Client | Neighbor) -> None:
         """The session is established, and the owner keeps it."""

@@ -94,6 +94,10 @@ class Write(Struct, frozen=True, gc=False):
     frame: bytes
 
 
+class Answered(Struct, frozen=True):
+    """The other side has answered `ask_life`: it is there."""
+
+
 class Ended(Struct, frozen=True):
     """The last event: the driver writes `goodbye`, if there is one, and closes the connection. There is none if the
     other side has said goodbye, or is silent."""
@@ -124,6 +128,7 @@ Event = (
     | Hello
     | Welcome
     | Write
+    | Answered
     | Ended
 )
 
@@ -218,8 +223,9 @@ class Session:
     def _pinged(self, message: Ping) -> Event:
         return Write(_PONG)
 
-    def _ponged(self, message: Pong) -> None:
-        self._asked_at = None
+    def _ponged(self, message: Pong) -> Event | None:
+        was_asked, self._asked_at = self._asked_at is not None, None
+        return Answered() if was_asked else None
 
     def _left(self, message: Goodbye) -> Event:
         self._change("receives", Goodbye)
@@ -341,11 +347,12 @@ class BrokerSession(Session):
         self._change("sends", HelloOf.BROKER)
         return frame(hello)
 
-    def welcome(self, credit: int = 0) -> bytes:
-        """The answer to a `Hello`; `credit` is for a client."""
+    def welcome(self, credit: int = 0, now: int = 0, last_seq: int | None = None) -> bytes:
+        """The answer to a `Hello`. The arguments are for a client: its credit, the broker's clock, and the last number
+        of the client that the broker knows."""
         broker = self._broker
         if self.state is State.CLIENT_CAME:
-            welcome = Welcome(VERSION, broker.name, broker.routing, credit=credit)
+            welcome = Welcome(VERSION, broker.name, broker.routing, credit=credit, now=now, last_seq=last_seq)
         else:
             welcome = Welcome(VERSION, broker.name, broker.routing, self._cost, instance=broker.instance)
         self._change("sends", Welcome)

@@ -41,6 +41,7 @@ from catchment.broker.http.subscriptions import (
 from catchment.broker.status import topology_of
 from catchment.errors import CatchmentError, InputError, LimitError, shown
 from catchment.model.filter import Filter
+from catchment.model.names import HTTP_PUBLISHER
 from catchment.model.notification import Notification, parsed_json
 from catchment.routing.messages import Client, Refuse
 
@@ -53,7 +54,7 @@ PAGE_DEFAULT: Final = 100
 # How long the body of a request may take to arrive. What has arrived waits in memory meanwhile.
 BODY_S_MAX: Final = 30.0
 # To the node, everybody who publishes over HTTP is this client.
-PUBLISHER: Final = Client("@http")
+PUBLISHER: Final = Client(HTTP_PUBLISHER)
 
 _PROBLEM: Final = "application/problem+json"
 _TITLES: Final = {
