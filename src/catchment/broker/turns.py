@@ -4,9 +4,10 @@ Everything that a broker does runs on one loop, so whoever works long makes ever
 slices. A slice ends after SLICE_S or SLICE_EVENTS, or with the first event that takes longer than that. What is left
 waits for another turn of the loop, and between two turns the loop serves all others.
 
-A connection whose last read did not fit one slice, or took as long as one, is greedy. The others are served first, as their bytes come. Of all
-greedy connections together one slice is handled in a turn of the loop, round and round. So a greedy connection slows
-itself and other greedy ones, and somebody who asks for little waits for a slice or two, however many are greedy.
+A connection whose last read did not fit one slice, or took as long as one, is greedy. The others are served first, as
+their bytes come. Of all greedy connections together one slice is handled in a turn of the loop, round and round. So a
+greedy connection slows itself and other greedy ones, and somebody who asks for little waits for a slice or two, however
+many are greedy.
 
 A connection that takes a turn is a `Worker`: native connections, HTTP requests and WebSockets are.
 """
