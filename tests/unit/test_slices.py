@@ -3,8 +3,9 @@ timed."""
 
 from catchment.broker.allowance import BURST_S, PINGS_PER_S, REFUSALS_PER_S, Allowance
 from catchment.broker.half_sent import HalfSent
-from catchment.broker.turns import SLICE_EVENTS, SLICE_S, TURN_S, Slice, Turns
+from catchment.broker.turns import LONG_READ_BYTES, SLICE_EVENTS, SLICE_S, TURN_S, Slice, Turns
 from catchment.model.filter import Filter
+from catchment.model.notification import Notification
 from catchment.routing.messages import Subscribe
 from catchment.wire.frames import frame
 from catchment.wire.messages import Goodbye, Look, Ping, Pong, Publish, Refused, Request
@@ -32,7 +33,7 @@ def test_a_read_of_many_frames_is_handled_in_slices_and_others_are_served_in_bet
     loop = Loop()
     listener = Listener(loop)
     (greedy, transport), (modest, _) = listener.client("greedy"), listener.client("modest")
-    greedy.data_received(LOOK * 10_000)
+    greedy.data_received(LOOK * 5_000)
     assert counts(listener) == (SLICE_EVENTS, 0)
     assert not transport.is_reading
     for turn in range(1, 5):
@@ -40,7 +41,7 @@ def test_a_read_of_many_frames_is_handled_in_slices_and_others_are_served_in_bet
         assert counts(listener) == (turn * SLICE_EVENTS, turn)
         loop.turn()
     loop.run()
-    assert counts(listener) == (10_000, 4)
+    assert counts(listener) == (5_000, 4)
     assert transport.is_reading
 
 
@@ -112,6 +113,17 @@ def test_small_reads_wait_for_the_next_turn_when_this_one_is_full():
     while soon:
         soon.pop(0)()
     assert served_names == ["a", "b", "c"]
+
+
+def test_a_long_read_waits_for_the_next_turn_and_nothing_more_is_read_until_then():
+    loop = Loop()
+    listener = Listener(loop)
+    greedy, transport = listener.client("greedy")
+    long_read = frame(Publish(0, (Notification({"x": 1}, payload=bytes(LONG_READ_BYTES)),)))
+    greedy.data_received(long_read)
+    assert (counts(listener), transport.is_reading) == ((0, 0), False)
+    loop.turn()
+    assert (counts(listener), transport.is_reading) == ((1, 0), True)
 
 
 def test_pings_and_pongs_and_empty_publications_are_work_too():

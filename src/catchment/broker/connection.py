@@ -139,9 +139,8 @@ class Connection(asyncio.Protocol):
             self._reads.append(data)
             return
         self._events = self.session.receive(data)
-        self.owner.turns.take(self)
-        if self._events is not None:
-            self._set_reading()
+        self.owner.turns.take(self, len(data))
+        self._set_reading()
 
     def eof_received(self) -> bool:
         return False

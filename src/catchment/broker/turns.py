@@ -4,10 +4,10 @@ Everything that a broker does runs on one loop, so whoever works long makes ever
 slices. A slice ends after SLICE_S or SLICE_EVENTS, or with the first event that takes longer than that. What is left
 waits for another turn of the loop, and between two turns the loop serves all others.
 
-A connection whose last read did not fit one slice, or took as long as one, is greedy. The others are served first, as
-their bytes come. Of all greedy connections together one slice is handled in a turn of the loop, round and round. So a
-greedy connection slows itself and other greedy ones, and somebody who asks for little waits for a slice or two, however
-many are greedy.
+A connection whose last read was long, did not fit one slice, or took as long as one, is greedy. The others are served
+first, as their bytes come. Of all greedy connections together one slice is handled in a turn of the loop, round and
+round. So a greedy connection slows itself and other greedy ones, and somebody who asks for little waits for a slice or
+two, however many are greedy.
 
 A connection that takes a turn is a `Worker`: native connections, HTTP requests and WebSockets are.
 """
@@ -22,6 +22,9 @@ from typing import Final, Protocol
 SLICE_S: Final = 0.001
 # Events in a slice, however cheap they are: some hundred microseconds of pings.
 SLICE_EVENTS: Final = 256
+# A read as long as this makes a connection greedy: it is handled in another turn. uvloop would else read up to 32 times
+# 256 kB from one connection before it looks at another.
+LONG_READ_BYTES: Final = 131_072
 # What connections that are not greedy may take of one turn of the loop. Those that come later in the turn wait for the
 # next one, so that a thousand small reads at once do not keep the loop from writing.
 TURN_S: Final = 0.005
@@ -62,9 +65,9 @@ class Turns:
         self._turn_ends_at = 0.0
         self._is_begun = False
 
-    def take(self, worker: Worker) -> None:
+    def take(self, worker: Worker, read_bytes: int = 0) -> None:
         """Something has come for a worker that does not wait for a turn. It works now, or waits."""
-        if worker in self._greedy:
+        if worker in self._greedy or read_bytes >= LONG_READ_BYTES:
             self._greedy[worker] = True
             self._greedy_waiting.append(worker)
         elif self._waiting or (self._is_begun and self._clock() >= self._turn_ends_at):

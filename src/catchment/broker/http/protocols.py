@@ -159,6 +159,7 @@ class HttpConnection(H11Protocol):
         self._timer: asyncio.TimerHandle | None = None
         # Whether it has asked for a turn that has not come.
         self._is_waiting = False
+        self._read_bytes = 0
         self._has_spoken = False
         self._is_upgraded = False
 
@@ -178,14 +179,20 @@ class HttpConnection(H11Protocol):
 
     # --- slices ---
 
+    def data_received(self, data: bytes) -> None:
+        self._read_bytes = len(data)
+        super().data_received(data)
+
     def handle_events(self) -> None:
         """uvicorn calls this when there may be events: when data came, and when an answer is complete."""
         if not self._is_waiting:
             self._is_waiting = True
-            self._edge.turns.take(self)
+            self._edge.turns.take(self, self._read_bytes)
+            self.flow.set_busy(self._is_waiting)
 
     def work(self, slice: Slice) -> bool:
         self._is_waiting = False
+        self._read_bytes = 0
         if self.transport.is_closing():
             return False
         self._has_spoken = True
@@ -293,14 +300,14 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
                 self.transport.close()
             return
         self._unhandled += data
-        self._take_turn()
+        self._take_turn(len(data))
         if self._unhandled or self._is_resting:
             _set_reading(self.transport, False)
 
-    def _take_turn(self) -> None:
+    def _take_turn(self, read_bytes: int = 0) -> None:
         if not self._is_waiting and not self._is_resting:
             self._is_waiting = True
-            self._edge.turns.take(self)
+            self._edge.turns.take(self, read_bytes)
 
     def work(self, slice: Slice) -> bool:
         self._is_waiting = False
