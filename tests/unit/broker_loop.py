@@ -8,6 +8,7 @@ from typing import Any
 
 from catchment.broker.connection import Connection
 from catchment.broker.half_sent import HalfSent
+from catchment.broker.outboxes import Outboxes
 from catchment.broker.turns import Turns
 from catchment.routing.messages import Client
 from catchment.wire.frames import frame
@@ -122,6 +123,7 @@ class Listener:
         self.loop, self.cost_s = loop, cost_s
         self.turns = Turns(loop.time, loop.call_soon)
         self.half_sent = HalfSent()
+        self.outboxes = Outboxes()
         self.heard_events: list[tuple[str, Event]] = []
         self.closed_reasons: dict[str, str] = {}
         self.names: dict[Connection, str] = {}
@@ -149,6 +151,7 @@ class Listener:
     def closed(self, connection: Connection, reason: str) -> None:
         self.closed_reasons[self.names[connection]] = reason
         self.half_sent.gone(connection)
+        self.outboxes.gone(connection)
 
     def congested(self, connection: Connection) -> None:
         pass

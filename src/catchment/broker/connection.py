@@ -18,6 +18,7 @@ from typing import Final, Protocol, cast
 
 from catchment.broker.allowance import PINGS_PER_S, REFUSALS_PER_S, Allowance
 from catchment.broker.half_sent import HalfSent
+from catchment.broker.outboxes import Outboxes
 from catchment.broker.turns import Slice, Turns
 from catchment.errors import shown
 from catchment.routing.messages import Client, Neighbor, Said
@@ -28,6 +29,10 @@ from catchment.wire.session import BrokerSession, Ended, Event, Write
 CLIENT_OUTBOX_BYTES_MAX: Final = 8 * 1_048_576
 # The same with the answers to its requests: past it, the client does not read at all, and the broker closes.
 CLIENT_OUTBOX_BYTES_MOST: Final = 2 * CLIENT_OUTBOX_BYTES_MAX
+# What waits for a client while all outboxes together are tight (`outboxes.py`): past it, the client is behind.
+CLIENT_OUTBOX_BYTES_TIGHT: Final = 1_048_576
+# What is put before the broker writes at all: so large notifications for many do not pile up within one turn.
+PUT_BYTES_MAX: Final = 262_144
 # What waits for a neighbor: past it, the broker gives the link up.
 LINK_OUTBOX_BYTES_MAX: Final = 64 * 1_048_576
 # What waits for a neighbor: past it, the broker gives no credit to its publishers.
@@ -42,6 +47,7 @@ class Owner(Protocol):
 
     turns: Turns
     half_sent: HalfSent
+    outboxes: Outboxes
 
     def heard(self, connection: Connection, event: Event) -> None:
         """Any event but `Write` and `Pong`. After `Ended` the connection closes by itself."""
@@ -78,6 +84,7 @@ class Connection(asyncio.Protocol):
         # the transport with each frame would cost as much as making the frame.
         self._outbox_bytes_most = 0
         self._outbox_bytes_max = CLIENT_OUTBOX_BYTES_MOST
+        self._has_left = False
         self._is_paused = False
         # Why nothing is read: the owner holds it, it rests, or what was read is not handled yet.
         self._is_held = False
@@ -172,6 +179,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_paused = self._was_behind = False
+        self.owner.outboxes.has(self, self.outbox_bytes)
         self.owner.drained(self)
 
     # --- who is there ---
@@ -243,23 +251,36 @@ class Connection(asyncio.Protocol):
         self._waiting_bytes += size
         self._put_bytes += size
         self._outbox_bytes_most += size
+        if self._waiting_bytes > PUT_BYTES_MAX:
+            self._write_waiting()
         if self._outbox_bytes_most > self._outbox_bytes_max:
             self._check_outbox()
 
     def _check_outbox(self) -> None:
         self._outbox_bytes_most = self.outbox_bytes
         if self._outbox_bytes_most > self._outbox_bytes_max:
-            self.overflow_bytes = self._outbox_bytes_most
-            self.abort(f"more than {self._outbox_bytes_max:,} bytes wait for it")
+            self.overflow(f"more than {self._outbox_bytes_max:,} bytes wait for it")
+
+    def overflow(self, reason: str) -> None:
+        """Too much waits for it: gives it up, and what waits is lost."""
+        self.overflow_bytes = self.outbox_bytes
+        self.abort(reason)
 
     def _flush(self) -> None:
-        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        if self._transport is not None and self._loss is None and waiting:
-            self._transport.write(waiting[0] if len(waiting) == 1 else b"".join(waiting))
-            self._outbox_bytes_most = self._transport.get_write_buffer_size()
+        self._write_waiting()
         if self._was_behind and not self._is_paused:
             self._was_behind = False
             self.owner.drained(self)
+
+    def _write_waiting(self) -> None:
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        if self._transport is not None and self._loss is None and waiting:
+            self._transport.write(waiting[0] if len(waiting) == 1 else b"".join(waiting))
+            left = self._outbox_bytes_most = self._transport.get_write_buffer_size()
+            # Nearly always nothing is left, and nothing was.
+            if left or self._has_left:
+                self._has_left = bool(left)
+                self.owner.outboxes.has(self, left)
 
     @property
     def outbox_bytes(self) -> int:
@@ -277,7 +298,8 @@ class Connection(asyncio.Protocol):
     def is_behind(self) -> bool:
         """Whether so much waits for a client that it loses what comes now. `drained` tells when it no longer is."""
         # The first comparison is cheap and nearly always enough.
-        if self._outbox_bytes_most <= CLIENT_OUTBOX_BYTES_MAX or self.outbox_bytes <= CLIENT_OUTBOX_BYTES_MAX:
+        bytes_max = CLIENT_OUTBOX_BYTES_TIGHT if self.owner.outboxes.is_tight else CLIENT_OUTBOX_BYTES_MAX
+        if self._outbox_bytes_most <= bytes_max or self.outbox_bytes <= bytes_max:
             return False
         self._was_behind = True
         return True
