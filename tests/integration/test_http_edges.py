@@ -1,9 +1,11 @@
 """What strangers can do to the HTTP side of a broker: half requests, endless bodies, floods, pages of other sites."""
 
 import contextlib
+import gc
 import json
 import socket
 import time
+from collections import Counter
 
 import httpx
 import pytest
@@ -11,8 +13,10 @@ import pytest
 from catchment.broker import turns
 from catchment.broker.allowance import BURST_S, PINGS_PER_S
 from catchment.broker.half_sent import HalfSent
-from catchment.broker.http import gate, pages, protocols
+from catchment.broker.http import delivery_log, gate, pages, protocols
 from catchment.broker.http.binding import BODY_BYTES_MAX
+from catchment.broker.http.pages import PUBLISHER
+from catchment.model.notification import Notification
 from tests.integration.live import WAIT_S, until, url_of
 from tests.integration.over_http import BATCHED, an_event, publish, read, subscribe
 from tests.integration.test_broker_bounds import framed_ping
@@ -232,6 +236,41 @@ def test_pings_of_a_websocket_are_limited(http, broker):
         connection.settimeout(WAIT_S)
         while b'"id":"after"' not in received:
             received += connection.recv(65_536)
+
+
+# --- what streams leave behind ------------------------------------------------------------------
+
+OF_STREAMS = (
+    delivery_log.LogEntry,
+    delivery_log.DeliveryLog,
+    delivery_log.Reader,
+    pages.EventStream,
+    protocols.HttpConnection,
+    protocols.WebSocketConnection,
+)
+
+
+def objects_of_streams():
+    gc.collect()
+    kinds = Counter(type(each) for each in gc.get_objects())
+    return {kind.__name__: kinds[kind] for kind in OF_STREAMS}
+
+
+def test_streams_that_nobody_reads_leave_nothing_behind(broker, live):
+    """Their memory may stay with the allocator, which uses it again: what counts is that nothing refers to it."""
+    before = live.do(objects_of_streams)
+    with contextlib.ExitStack() as stack:
+        for n in range(40):
+            kind = ("/events/ws", *_lines(UPGRADE)) if n % 2 else ("/events",)
+            request = (f"GET {kind[0]} HTTP/1.1", "Host: localhost", *kind[1:], "", "")
+            assert stack.enter_context(raw(broker, *request)).recv(12)[9:] in (b"101", b"200")
+        events = [Notification({"n": n}, payload=bytes(20_000)) for n in range(100)]
+        live.do(lambda: broker.node.publish(PUBLISHER, events))
+        during = live.do(objects_of_streams)
+        assert during["LogEntry"] >= 40 * 30
+        assert during["WebSocketConnection"] - before["WebSocketConnection"] == 20
+    until(lambda: broker.http.connections_count == 0)
+    until(lambda: live.do(objects_of_streams) == before, "an end of all objects")
 
 
 # --- pages of other sites -----------------------------------------------------------------------
