@@ -86,8 +86,8 @@ class Connection(asyncio.Protocol):
         self._outbox_bytes_max = CLIENT_OUTBOX_BYTES_MOST
         self._has_left = False
         self._is_paused = False
-        # Why nothing is read: the owner holds it, it rests, or what was read is not handled yet.
-        self._is_held = False
+        # Why nothing is read: reasons of others, it rests, or what was read is not handled yet.
+        self._held_for: set[str] = set()
         self._is_resting = False
         self._events: Iterator[Event] | None = None
         # What was read besides that.
@@ -355,18 +355,26 @@ class Connection(asyncio.Protocol):
         if self._events is not None:
             self.owner.turns.take(self)
 
-    def hold(self) -> None:
-        """Reads nothing more until `release`: the other side waits when the system's buffers are full."""
-        self._is_held = True
+    def hold(self, reason: str = "links") -> None:
+        """Reads nothing more until `release` for the same reason: the other side waits when the system's buffers are
+        full."""
+        self._held_for.add(reason)
         self._set_reading()
 
-    def release(self) -> None:
-        self._is_held = False
+    def release(self, reason: str = "links") -> None:
+        self._held_for.discard(reason)
+        self._set_reading()
+
+    def _read_on(self) -> None:
+        """From now on what comes is dropped at once, so there is no reason not to read it."""
+        self._held_for.clear()
+        self._is_resting = False
+        self._events = None
         self._set_reading()
 
     def _set_reading(self) -> None:
         """Reads, unless there is a reason not to."""
-        reads = not self._is_held and not self._is_resting and self._events is None
+        reads = not self._held_for and not self._is_resting and self._events is None
         if reads == self._is_reading or not self.is_open or cast("asyncio.Transport", self._transport).is_closing():
             return
         self._is_reading = reads
@@ -400,10 +408,7 @@ class Connection(asyncio.Protocol):
         if we closed with something unread, the system would throw away what it has still to send."""
         if self.session.is_ended:
             return
-        # From now on what comes is dropped at once, so there is no reason not to read it.
-        self._is_held = self._is_resting = False
-        self._events = None
-        self._set_reading()
+        self._read_on()
         self._waiting.append(self.session.end(reason))
         self._flush()
         self._drop_reads()
