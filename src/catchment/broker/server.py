@@ -26,10 +26,13 @@ from typing import TYPE_CHECKING, Final
 from catchment.broker.config import Address, Config
 from catchment.broker.connection import Connection
 from catchment.broker.credit import CREDIT, Credits
+from catchment.broker.half_sent import HalfSent
 from catchment.broker.idle import keep_prepared
+from catchment.broker.outboxes import Outboxes
 from catchment.broker.outlets import FramesToClient, FramesToNeighbor
 from catchment.broker.rivals import Rivals
 from catchment.broker.status import explained, status_of
+from catchment.broker.turns import Turns
 from catchment.errors import CatchmentError, shown
 from catchment.node import Node
 from catchment.routing.messages import BrokerMessage, Client, LinkMessage, Neighbor, SetTimer, Time
@@ -72,6 +75,9 @@ class Broker:
         self._by_who: dict[Client | Neighbor, Connection] = {}
         self._rivals = Rivals(self._loop, self._welcome_client, self._refuse_client)
         self.credits = Credits(config.name, self._loop.time)
+        self.turns = Turns(self._loop.time, self._loop.call_soon)
+        self.half_sent = HalfSent()
+        self.outboxes = Outboxes()
         self._tasks: list[asyncio.Task[None]] = []
         # Connections that this broker has opened: the address, and what is done when the connection has closed.
         self._dialing: dict[Connection, tuple[Address, asyncio.Future[None]]] = {}
@@ -174,6 +180,7 @@ class Broker:
         while True:
             await asyncio.sleep(TICK_S)
             now = self._loop.time()
+            self.outboxes.count_again()
             for connection in list(self._connections):
                 connection.tick(now)
             self.node.beat()
@@ -371,6 +378,8 @@ class Broker:
 
     def closed(self, connection: Connection, reason: str) -> None:
         self._connections.pop(connection, None)
+        self.half_sent.gone(connection)
+        self.outboxes.gone(connection)
         self.credits.gone(connection)
         address, closed = self._dialing.pop(connection, (None, None))
         if closed is not None and not closed.done():

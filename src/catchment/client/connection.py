@@ -15,8 +15,8 @@ from catchment.client.problems import ConnectionLostError, error_of
 from catchment.errors import CatchmentError
 from catchment.model.notification import Notification
 from catchment.routing.messages import ClientRequest, Gap
-from catchment.wire.messages import Accepted, Credit, Delivery, Lost, Refused, Seen, SequenceDelivery, Welcome
-from catchment.wire.session import TICK_S, ClientSession, Ended, Event, Write
+from catchment.wire.messages import Accepted, Credit, Delivery, Lost, Pong, Refused, Seen, SequenceDelivery, Welcome
+from catchment.wire.session import TICK_S, Answered, ClientSession, Ended, Event, Write
 
 CONNECT_S_MAX: Final = 10.0
 # What waits to be sent: past it, publishing waits.
@@ -115,6 +115,8 @@ class ConnectionToBroker(asyncio.Protocol):
                 self._ready(self, event)
             case Ended():
                 self._close(event.goodbye)
+            case Pong() | Answered():
+                pass
             case _:
                 raise AssertionError(f"{type(event).__name__} at a client")
 
