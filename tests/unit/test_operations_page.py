@@ -15,13 +15,16 @@ LIMITS_IN = (
     "broker.http.server",
     "broker.server",
     "model.monitor",
-    "node.node",
+    "node.access",
+    "node.numbers",
     "routing.parts.clients",
     "routing.parts.newest",
     "routing.parts.remote",
+    "routing.parts.watching",
     "routing.siena.advertising",
     "routing.siena.delegating",
     "routing.siena.general",
+    "routing.siena.thinning",
 )
 
 
