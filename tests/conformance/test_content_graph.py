@@ -42,8 +42,8 @@ def test_long_lists_go_in_parts(entry: str, monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize("entry", ["content graph", "content graph adaptive"])
 def test_small_logs_and_short_memories_lose_nothing_that_is_promised(entry: str, monkeypatch: pytest.MonkeyPatch):
     """What is to be recovered is soon gone, and little is held: clients are told, and nothing comes out of order."""
-    monkeypatch.setattr(loss, "LOG_MAX", 1)
-    monkeypatch.setattr(loss, "HELD_MAX", 1)
+    monkeypatch.setattr(loss, "RECOVERY_LOG_MAX", 1)
+    monkeypatch.setattr(loss, "RECOVERY_HELD_MAX", 1)
     monkeypatch.setattr(loss, "ORPHANS_MAX", 1)
     for seed, network in enumerate(ENTRIES[entry].networks, 40):
         outcome = outcome_of(Run(entry, network, seed))

@@ -12,7 +12,7 @@ from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.routing.content_graph.forwarders import HERE
-from catchment.routing.content_graph.loss import HELD_MAX, LOG_MAX
+from catchment.routing.content_graph.loss import RECOVERY_HELD_MAX, RECOVERY_LOG_MAX
 from catchment.routing.content_graph.messages import (
     ContentHeader,
     GraphChange,
@@ -466,14 +466,14 @@ def test_what_is_kept_and_held_is_bounded():
     brokers = Brokers("AB")
     brokers.subscribe("B", "f", LEAGUE)
     brokers.loses = lambda parcel: lost(1)(parcel) or isinstance(parcel[2], Recover)
-    for n in range(1, HELD_MAX + 3):
+    for n in range(1, RECOVERY_HELD_MAX + 3):
         brokers.publish("A", league="AL", n=n, seq=n)
         brokers.run()
-    assert len(brokers.delivered) == HELD_MAX + 1
+    assert len(brokers.delivered) == RECOVERY_HELD_MAX + 1
     assert brokers.missed == [("f", 1)]
     place = brokers.place("A")
     assert place.rendezvous is not None
-    assert len(place.rendezvous.log) == LOG_MAX
+    assert len(place.rendezvous.log) == RECOVERY_LOG_MAX
 
 
 def test_what_another_than_the_router_above_sends_down_is_not_taken():

@@ -31,13 +31,13 @@ from catchment.routing.content_graph.messages import Again, NodeNumbers, Recover
 from catchment.routing.messages import SECOND
 
 # Notifications that a rendezvous point keeps of a namespace, and their bytes: some seconds of a busy stream.
-LOG_MAX: Final = 10_000
-LOG_BYTES_MAX: Final = 16 * 1_048_576
+RECOVERY_LOG_MAX: Final = 10_000
+RECOVERY_LOG_BYTES_MAX: Final = 16 * 1_048_576
 # How long a broker waits for what is missing, and how many later notifications it holds meanwhile.
 HOLD: Final = 1 * SECOND
-HELD_MAX: Final = 10_000
+RECOVERY_HELD_MAX: Final = 10_000
 # Numbers asked for at once: no more than a rendezvous point may have.
-MISSING_MAX: Final = LOG_MAX
+MISSING_MAX: Final = RECOVERY_LOG_MAX
 # Nodes of which something may be missing at a time.
 MISSING_NODES_MAX: Final = 1_000
 # Nodes whose numbers are kept in case they are still ours, which only the rendezvous point knows.
@@ -75,7 +75,7 @@ class SentLog:
         self._bytes += _size(notification)
         for pair in entry.numbers:
             self._by_number[pair] = entry
-        while len(self._entries) > LOG_MAX or self._bytes > LOG_BYTES_MAX:
+        while len(self._entries) > RECOVERY_LOG_MAX or self._bytes > RECOVERY_LOG_BYTES_MAX:
             self.forget()
         return entry.numbers
 
@@ -254,7 +254,7 @@ class LossDetector:
         if not self._missing and not self._held:
             return Due([arrival])
         self._held.append(arrival)
-        if len(self._held) > HELD_MAX:
+        if len(self._held) > RECOVERY_HELD_MAX:
             return self.give_up()
         return self._asked() if self._missing else self._released()
 
