@@ -128,7 +128,7 @@ class Arrival:
 
 
 @dataclass(slots=True)
-class Due:
+class Decision:
     """What a detector decides: what is to be delivered now, how many numbers of each node are given up, and whether
     something is missing that is to be asked for."""
 
@@ -205,7 +205,7 @@ class LossDetector:
         self._below.setdefault(node, set()).add(each)
         self._above.setdefault(each, set()).add(node)
 
-    def told(self, nodes: Iterable[int], numbers: NodeNumbers) -> Due:
+    def told(self, nodes: Iterable[int], numbers: NodeNumbers) -> Decision:
         """The numbers of nodes that our clients want, and of all nodes below them, as the rendezvous point says."""
         wanted = set(nodes)
         new = wanted - self._below.keys()
@@ -231,7 +231,7 @@ class LossDetector:
 
     # --- notifications ---
 
-    def arrived(self, arrival: Arrival) -> Due:
+    def arrived(self, arrival: Arrival) -> Decision:
         is_known = bool(arrival.numbers)
         for node, number in arrival.numbers[1:]:
             if node in self._foreign or not self._follows(node, number, arrival.nodes):
@@ -250,9 +250,9 @@ class LossDetector:
                 self._found(node, number)
         if is_known and len(arrival.numbers) > 1:
             # All its numbers have come before: a copy that took another way.
-            return Due()
+            return Decision()
         if not self._missing and not self._held:
-            return Due([arrival])
+            return Decision([arrival])
         self._held.append(arrival)
         if len(self._held) > RECOVERY_HELD_MAX:
             return self.give_up()
@@ -293,11 +293,11 @@ class LossDetector:
         if not missing:
             self._missing.pop(node, None)
 
-    def _asked(self) -> Due:
+    def _asked(self) -> Decision:
         ranges = [(node, min(missing), max(missing)) for node, missing in sorted(self._missing.items())]
-        return Due(missing=tuple(ranges))
+        return Decision(missing=tuple(ranges))
 
-    def recovered(self, message: Recovered) -> Due:
+    def recovered(self, message: Recovered) -> Decision:
         """The rendezvous point has answered."""
         given_up: dict[int, int] = {}
         for again in message.again:
@@ -320,7 +320,7 @@ class LossDetector:
         due.given_up = given_up
         return due
 
-    def give_up(self) -> Due:
+    def give_up(self) -> Decision:
         """It has taken too long: what is missing is lost."""
         given_up = {node: len(missing) for node, missing in self._missing.items()}
         self._missing.clear()
@@ -328,10 +328,10 @@ class LossDetector:
         due.given_up = given_up
         return due
 
-    def _released(self) -> Due:
+    def _released(self) -> Decision:
         """What was held, in the order in which the rendezvous point sent it."""
         held, self._held = self._held, []
-        return Due(sorted(held, key=_order))
+        return Decision(sorted(held, key=_order))
 
 
 def _order(arrival: Arrival) -> int:

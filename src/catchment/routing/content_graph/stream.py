@@ -26,7 +26,7 @@ from catchment.errors import InputError, RemoteProtocolError, shown
 from catchment.model.notification import Notification
 from catchment.routing.content_graph.forwarders import HERE
 from catchment.routing.content_graph.forwarders.base import RECALLED_MAX
-from catchment.routing.content_graph.loss import HOLD, Arrival, Due
+from catchment.routing.content_graph.loss import HOLD, Arrival, Decision
 from catchment.routing.content_graph.messages import ContentHeader, NodeNumbers, Numbers, Recover, Recovered
 from catchment.routing.content_graph.places import Place
 from catchment.routing.content_graph.rendezvous import Rendezvous
@@ -267,7 +267,7 @@ class Stream:
         kept: list[Action] = [] if arrival in due.arrivals else [Keep(arrival.notification)]
         return kept + self.decided(place, due, now)
 
-    def decided(self, place: Place, due: Due, now: Time) -> list[Action]:
+    def decided(self, place: Place, due: Decision, now: Time) -> list[Action]:
         """Does what a loss detector has decided."""
         actions = place.edge.missed(due.given_up)
         for arrival in due.arrivals:

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from typing import Final
 
 from catchment.errors import BadIdError, LimitError, shown
@@ -33,7 +32,7 @@ from catchment.matching.ids import Id
 from catchment.model.advertisement import Advertisement
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
-from catchment.model.notification import Notification, memory_bytes
+from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
 from catchment.routing.core import CLIENTS_TABLE, Table
 from catchment.routing.messages import (
@@ -56,7 +55,7 @@ from catchment.routing.messages import (
     Unsubscribe,
     Wanted,
 )
-from catchment.routing.parts.newest import Newest
+from catchment.routing.parts.identities import Due, Identity
 from catchment.routing.parts.recall import RecallingMatcher
 from catchment.routing.parts.shares import Limits, Shares
 from catchment.routing.parts.wanted import cancels, filters_for, text_bytes
@@ -74,57 +73,6 @@ BROKER_SUSPENDED_BYTES_MAX: Final = 256 * 1_048_576
 IDENTITY_SUBSCRIPTIONS_MAX: Final = 100_000
 # Advertisements of one identity: some systems compare each of them with every notification that it publishes.
 IDENTITY_ADVERTISEMENTS_MAX: Final = 1_000
-# Sources whose last `$seq` is kept for one identity. The source that has been silent longest is forgotten first.
-SEEN_SOURCES_MAX: Final = 10_000
-# What a delivery that waits takes beyond its notifications and ids: an object, tuples, a place in a queue.
-_DUE_BYTES: Final = 256
-
-
-@dataclass(slots=True)
-class _Due:
-    """A delivery that waits for a suspended identity. The client is not stored: the identity may have another handler
-    when it resumes."""
-
-    notifications: tuple[Notification, ...]
-    subscriptions: tuple[str, ...]
-    is_sequence: bool
-
-    @property
-    def bytes_count(self) -> int:
-        """In memory. A notification that waits for several identities is counted for each."""
-        return _DUE_BYTES + 8 * len(self.subscriptions) + sum(map(memory_bytes, self.notifications))
-
-
-@dataclass(slots=True)
-class Identity:
-    """An identity at this broker. `client` is its handler, `owner` the client that introduced it."""
-
-    name: str
-    client: Client
-    owner: Client
-    subscriptions: dict[str, Wanted] = field(default_factory=dict)
-    advertisements: dict[Advertisement, None] = field(default_factory=dict)
-    # By subscription id: its numbers in the matcher. A pattern has one number for each of its filters.
-    numbers: dict[str, list[int]] = field(default_factory=dict)
-    newest: Newest = field(default_factory=lambda: Newest(SEEN_SOURCES_MAX))
-    # By channel: the same for notifications that come on ways of their own (`newest_of`).
-    newest_by_channel: dict[str, Newest] = field(default_factory=dict)
-    # Clients that the owner lets publish under this name, besides the handler.
-    publishers: set[Client] = field(default_factory=set)
-    # None unless the identity is suspended.
-    waiting: deque[_Due] | None = None
-    # Deliveries dropped while the identity is suspended; it is told when it resumes.
-    missed: int = 0
-
-    def newest_of(self, channel: str) -> Newest:
-        """What the identity has had on a channel. Channels are ways on which a publisher's notifications may overtake
-        each other: there is order on each of them, and none between them. A new channel begins with what the identity
-        had before it came (`newest`)."""
-        newest = self.newest_by_channel.get(channel)
-        if newest is None:
-            newest = self.newest_by_channel[channel] = Newest(SEEN_SOURCES_MAX)
-            newest.merge(self.newest.last)
-        return newest
 
 
 # For each subscription to a pattern: its id, and the places in the pattern of the filters that match.
@@ -351,7 +299,7 @@ class ClientSide:
                 if ids and identity.waiting is None:
                     actions.append(Deliver(identity.client, identity.name, notification, ids))
                 elif ids:
-                    self._give(identity, _Due((notification,), ids, False), actions)
+                    self._give(identity, Due((notification,), ids, False), actions)
                     actions.append(Keep(notification))
                 if steps and notification.time is not None:
                     self._watch(identity, steps, notification, now, actions)
@@ -365,11 +313,6 @@ class ClientSide:
         identity, id, step = self._owners[number]
         wanted = identity.subscriptions[id]
         return wanted.filters[step or 0] if isinstance(wanted, Pattern) else wanted
-
-    def matches(self, number: Id, notification: Notification) -> bool:
-        """Whether the filter or expression with this number matches a notification."""
-        asked = self.asked(number)
-        return asked.matches(notification.matched if isinstance(asked, Cesql) else notification)
 
     def _interested(self, numbers: Sequence[Id]) -> tuple[Interested, ...]:
         """The identities that are interested in a notification, given the numbers of the filters that match it. The
@@ -412,7 +355,7 @@ class ClientSide:
         for name in completed.missed_by:
             self._miss(self._identities[name], 1, actions)
         for sequence in completed.sequences:
-            self._give(identity, _Due(sequence, (id,), True), actions)
+            self._give(identity, Due(sequence, (id,), True), actions)
 
     def _miss(self, identity: Identity, count: int, actions: list[Action]) -> None:
         """Tells an identity what it misses; if it is suspended, when it resumes."""
@@ -429,11 +372,11 @@ class ClientSide:
             name = self._owners[number][0].name
             by_identity[name] = max(count, by_identity.get(name, 0))
         actions: list[Action] = []
-        for name, count in sorted(by_identity.items()):
-            self._miss(self._identities[name], count, actions)
+        for name in sorted(by_identity):
+            self._miss(self._identities[name], by_identity[name], actions)
         return actions
 
-    def _give(self, identity: Identity, due: _Due, actions: list[Action]) -> None:
+    def _give(self, identity: Identity, due: Due, actions: list[Action]) -> None:
         """Delivers, or lets the delivery wait if the identity is suspended."""
         if identity.waiting is None:
             actions.append(_delivery(identity, due))
@@ -505,7 +448,7 @@ def _advertise(identity: Identity, advertisement: Advertisement) -> None:
     identity.advertisements[advertisement] = None
 
 
-def _delivery(identity: Identity, due: _Due) -> Action:
+def _delivery(identity: Identity, due: Due) -> Action:
     if due.is_sequence:
         return DeliverSequence(identity.client, identity.name, due.notifications, due.subscriptions[0])
     return Deliver(identity.client, identity.name, due.notifications[0], due.subscriptions)
