@@ -34,6 +34,7 @@ LIMITS_IN = (
     "model.monitor",
     "model.pattern",
     "routing.parts.clients",
+    "routing.parts.identities",
     "routing.parts.watching",
     "node.access",
     "node.numbers",
