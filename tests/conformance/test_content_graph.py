@@ -2,7 +2,7 @@
 
 import pytest
 
-from catchment.routing.content_graph import copies, core, inbox, loss, router
+from catchment.routing.content_graph import copies, core, inbox, loss, router, stream
 from catchment.sim.conformance.entries import ENTRIES, Run
 from catchment.sim.conformance.runs import outcome_of
 from tests.conformance import test_suite
@@ -44,6 +44,7 @@ def test_small_logs_and_short_memories_lose_nothing_that_is_promised(entry: str,
     """What is to be recovered is soon gone, and little is held: clients are told, and nothing comes out of order."""
     monkeypatch.setattr(loss, "RECOVERY_LOG_MAX", 1)
     monkeypatch.setattr(loss, "RECOVERY_HELD_MAX", 1)
+    monkeypatch.setattr(stream, "RECOVERY_HELD_MAX", 1)
     monkeypatch.setattr(loss, "ORPHANS_MAX", 1)
     for seed, network in enumerate(ENTRIES[entry].networks, 40):
         outcome = outcome_of(Run(entry, network, seed))

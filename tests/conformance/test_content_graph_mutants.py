@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from catchment.routing.content_graph import loss
+from catchment.routing.content_graph import stream
 from catchment.routing.content_graph.edge import Edge
 from catchment.routing.content_graph.forwarders.labels import LabelForwarder
 from catchment.routing.content_graph.graph import ContentGraph
@@ -39,7 +39,8 @@ def set_up_with_the_edges_of_the_sender(patch: pytest.MonkeyPatch) -> None:
     """(c): lowest and highest among all nodes, not among those that the neighbor wants."""
 
     def own_edges(self: Any, node: int, neighbor: Neighbor) -> Edges:
-        wanted = set(self.nodes_of(neighbor))
+        self.marks.get(node, set()).discard(neighbor)
+        wanted = {each for each in self.nodes_of(neighbor) if neighbor not in self.marks.get(each, ())}
         above, below = self.graph.parents[node] & wanted, self.graph.children[node] & wanted
         return Edges(tuple(sorted(above)), tuple(sorted(below)))
 
@@ -178,7 +179,7 @@ def numbers_are_those_of_the_nodes_above(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_is_recovered_comes_after_what_came_later(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(loss, "_order", lambda arrival: -arrival.numbers[0][1])
+    patch.setattr(stream, "order_of", lambda arrival: -arrival.numbers[0][1])
 
 
 def tags_are_taken_with_any_version(patch: pytest.MonkeyPatch) -> None:

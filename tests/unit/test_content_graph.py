@@ -27,8 +27,8 @@ from catchment.routing.content_graph.messages import (
     UnsubscribeNodes,
 )
 from catchment.routing.content_graph.settings import ContentGraphSettings, Namespaces
-from catchment.routing.messages import Cancel, Client, ClientUp, Deliver, Forward, Neighbor, Routed, Subscribe
-from tests.unit.content_graph_network import SECOND, Brokers
+from catchment.routing.messages import Cancel, Client, ClientUp, Deliver, Forward, Neighbor, Routed, Send, Subscribe
+from tests.unit.content_graph_network import SECOND, Brokers, Parcel
 
 LINE = "AB BC"
 LEAGUE, TEAM = "league = 'AL'", "league = 'AL' and team = 'Boston'"
@@ -175,8 +175,9 @@ def test_a_node_that_the_rendezvous_point_does_not_have_is_refused():
     """§6.1: identifiers that nobody has given."""
     brokers = Brokers(LINE)
     brokers.place("C").router.subscribe_here(4711, brokers.now)
-    for parcel in brokers.place("C").router.flush():
-        brokers.queue.append(("C", parcel.interface.name, parcel.message))
+    for action in brokers.place("C").router.flush():
+        assert isinstance(action, Send)
+        brokers.queue.append(("C", action.interface.name, action.message))
     brokers.run()
     for name in "ABC":
         assert 4711 not in brokers.place(name).router.table
@@ -516,10 +517,14 @@ def test_namespaces_with_different_rendezvous_points_have_order_each_for_itself(
     """The first one goes over B, far away; the second over C overtakes it. Neither is lost, and neither comes twice."""
     brokers = Brokers("AB BC CD", scopes=SCOPES)
     brokers.subscribe("D", "f", "n > 0")
-    sport = []
-    brokers.loses = lambda parcel: bool(
-        isinstance(parcel[2], tuple) and parcel[2][0].notification["n"] == 1 and not sport.append(parcel)
-    )
+    sport: list[Parcel] = []
+
+    def holds_sport(parcel: Parcel) -> bool:
+        is_sport = isinstance(parcel[2], tuple) and parcel[2][0].notification["n"] == 1
+        sport.extend([parcel] * is_sport)
+        return is_sport
+
+    brokers.loses = holds_sport
     brokers.publish("D", seq=1, kind="sport", n=1)
     brokers.publish("D", seq=2, kind="traffic", n=2)
     brokers.run()

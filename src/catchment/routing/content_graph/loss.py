@@ -13,7 +13,8 @@ arrival      If no number is missing, the notification is delivered. Otherwise t
              one of its publisher would be dropped, to keep the publisher's order.
 Numbers      also show that the last ones are lost, after which nothing came (`NumbersWanted` is sent from time to time,
              and `NodesGiven` has numbers when the way to the rendezvous point has changed).
-Recovered    What has come is delivered with what was held, in the order of the rendezvous point.
+Recovered    What has come is delivered with what was held, in the order of the rendezvous point. Namespaces that share
+             a rendezvous point hold and release together, so the order of a publisher is kept across them.
 too late     After HOLD, or with too much to hold, what is missing is given up, and the clients are told how much
              (`Missed`).
 """
@@ -21,7 +22,7 @@ too late     After HOLD, or with too much to hold, what is missing is given up, 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -42,7 +43,7 @@ MISSING_MAX: Final = RECOVERY_LOG_MAX
 MISSING_NODES_MAX: Final = 1_000
 # Nodes whose numbers are kept in case they are still ours, which only the rendezvous point knows.
 ORPHANS_MAX: Final = 10_000
-# The first number of a header counts all notifications of the namespace: it is the order in which they were sent.
+# The first number of a header counts all notifications of the rendezvous point: the order in which they were sent.
 ALL: Final = 0
 
 
@@ -54,8 +55,10 @@ class _Entry(NamedTuple):
 class SentLog:
     """What a rendezvous point has sent: the last number of each node, and the last notifications."""
 
-    def __init__(self, graph: ContentGraph) -> None:
+    def __init__(self, graph: ContentGraph, order: Iterator[int]) -> None:
         self._graph = graph
+        # Counts all notifications of all namespaces of this rendezvous point: the order in which they are sent.
+        self._order = order
         self._numbers: dict[int, int] = {}
         self._entries: deque[_Entry] = deque()
         self._by_number: dict[tuple[int, int], _Entry] = {}
@@ -66,8 +69,8 @@ class SentLog:
 
     def sent(self, notification: Notification, nodes: tuple[int, ...]) -> NodeNumbers:
         """Numbers a notification that belongs to these lowest nodes, and keeps it."""
-        numbers = []
-        for node in (ALL, *nodes):
+        numbers = [(ALL, next(self._order))]
+        for node in nodes:
             number = self._numbers[node] = self._numbers.get(node, 0) + 1
             numbers.append((node, number))
         entry = _Entry(notification, tuple(numbers))
@@ -329,12 +332,21 @@ class LossDetector:
         return due
 
     def _released(self) -> Decision:
-        """What was held, in the order in which the rendezvous point sent it."""
+        """What was held."""
+        return Decision(self.take_held())
+
+    def hold(self, arrivals: Iterable[Arrival]) -> int:
+        """Holds arrivals because another namespace of the same rendezvous point waits. Returns how many are held."""
+        self._held += arrivals
+        return len(self._held)
+
+    def take_held(self) -> list[Arrival]:
         held, self._held = self._held, []
-        return Decision(sorted(held, key=_order))
+        return held
 
 
-def _order(arrival: Arrival) -> int:
+def order_of(arrival: Arrival) -> int:
+    """The place of an arrival among all that its rendezvous point has sent."""
     return arrival.numbers[0][1] if arrival.numbers else 0
 
 
