@@ -146,6 +146,34 @@ def test_a_ghost_that_is_wanted_again_is_set_up_again():
     assert sorted(brokers.heard()) == [1, 1]
 
 
+def test_a_set_up_names_a_node_only_after_its_own():
+    """B has ghosts of the league and the team, with the edge between them, when C asks for both. The team is set up
+    first: C does not know the league yet."""
+    brokers = Brokers("AB BC")
+    for filter, id in ((LEAGUE, "wide"), (TEAM, "narrow")):
+        brokers.subscribe("A", "keeper", filter, id)
+        brokers.subscribe("B", "f", filter, id)
+    rising: list[Parcel] = []
+
+    def waits(parcel: Parcel) -> bool:
+        is_rising = parcel[0] == "B" and isinstance(parcel[2], SubscribeNodes | UnsubscribeNodes)
+        rising.extend([parcel] * is_rising)
+        return is_rising
+
+    brokers.loses = waits
+    for id in ("wide", "narrow"):
+        brokers.cancel("B", "f", id)
+    for filter, id in ((TEAM, "narrow"), (LEAGUE, "wide")):
+        brokers.subscribe("C", "g", filter, id)
+    brokers.loses = lambda parcel: False
+    for parcel in rising:
+        brokers.arrive(parcel)
+        brokers.run()
+    assert brokers.refused == []
+    team, league = node_of(brokers, TEAM), node_of(brokers, LEAGUE)
+    assert brokers.place("C").router.table.graph.children == {team: set(), league: {team}}
+
+
 def cancelling(identity: str):
     return Cancel(identity, "s"), Client(identity)
 
