@@ -16,6 +16,11 @@ from catchment.model.domain import ABSENT, EVERYTHING, Values
 from catchment.model.values import Value
 
 
+# Sets that are no ranges and that the hash of a box looks at: each may take IDENTITY_STEPS_MAX. A box with more names
+# nearly always differs from others in one of these, or in a name.
+HASHED_SETS_MAX: Final = 2
+
+
 class Box:
     """Immutable; equal boxes are equal objects. `sets` holds only attributes that differ from `others`."""
 
@@ -39,7 +44,10 @@ class Box:
 
     def __hash__(self) -> int:
         if self._hash is None:
-            self._hash = hash((tuple(self.sets.items()), self.others is ABSENT))
+            hard = [name for name, values in self.sets.items() if not values.is_ranges]
+            left_out = dict.fromkeys(hard[HASHED_SETS_MAX:])
+            hashed = tuple((name, None if name in left_out else values) for name, values in self.sets.items())
+            self._hash = hash((hashed, self.others is ABSENT))
         return self._hash
 
     def __reduce__(self) -> tuple[object, ...]:

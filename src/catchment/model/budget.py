@@ -52,6 +52,19 @@ def budget(steps: int) -> Iterator[None]:
         _METER.most = outer + _METER.used - before
 
 
+@contextmanager
+def share(steps: int) -> Iterator[None]:
+    """What is done within may take so many steps of the present budget, and BudgetSpent ends it past them. Unlike
+    `budget`, what it takes is taken from the present budget too: whoever goes on after BudgetSpent must `charge` first,
+    which ends it too if nothing is left."""
+    outer = _METER.most
+    _METER.most = min(outer, _METER.used + steps)
+    try:
+        yield
+    finally:
+        _METER.most = outer
+
+
 def uncounted(function: F) -> F:
     """A function whose steps do not count: it is short, and its answers are kept."""
 

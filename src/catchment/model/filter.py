@@ -42,6 +42,8 @@ AUTOMATON_OPERATORS: Final = frozenset(
 )
 # Steps that a relation between two filters may take, besides their normal forms.
 RELATION_STEPS_MAX: Final = 20_000
+# Boxes of the normal form that the hash of a filter looks at.
+HASHED_BOXES_MAX: Final = 4
 # The products of alternatives that a single `and` may make, before equal and contradictory ones are dropped.
 PRODUCTS_MAX: Final = 4 * ALTERNATIVES_MAX
 
@@ -189,8 +191,10 @@ class Filter:
     def __or__(self, other: Filter) -> Filter:
         if self.is_normal and other.is_normal:
             try:
-                return Filter.of_boxes(self.boxes + other.boxes)
-            except LimitError:
+                with budget(NORMAL_STEPS_MAX):
+                    boxes = normalized(self.boxes + other.boxes)
+                return Filter._of_normal(boxes)
+            except (BudgetSpent, LimitError):
                 pass
         return Filter.of_expression(ex.positive(Or((self.expression, other.expression))))
 
@@ -272,17 +276,24 @@ class Filter:
         return f"Filter({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
-        """Filters of the same meaning are equal, if both have a normal form; else those of the same canonical form."""
+        """Filters of the same meaning are equal, if both have a normal form; else those of the same canonical form.
+        Where it takes more than RELATION_STEPS_MAX to see that two are equal, they are not."""
         if self is other:
             return True
         if not isinstance(other, Filter):
             return False
         if self._normal is None or other._normal is None:
             return self._normal is other._normal and self._canonical[1] == other._canonical[1]
-        return self._normal == other._normal
+        return are_equal(self._normal, other._normal)
 
     def __hash__(self) -> int:
-        return hash(self._canonical[1]) if self._normal is None else hash(self._normal)
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        if self._normal is None:
+            return hash(self._canonical[1])
+        return hash((len(self._normal), *self._normal[:HASHED_BOXES_MAX]))
 
     def __reduce__(self) -> tuple[object, ...]:
         return Filter.from_json, (self.to_json(),)
@@ -300,6 +311,15 @@ class Filter:
         if isinstance(data, str):
             return cls(data)
         return cls.of_expression(ex.from_json(data))
+
+
+def are_equal(first: Sequence[Box], second: Sequence[Box]) -> bool:
+    """Whether two unions of boxes in normal form are the same; no past the budget of a relation."""
+    try:
+        with budget(RELATION_STEPS_MAX):
+            return first == second
+    except BudgetSpent:
+        return False
 
 
 def _all_json(part: Expression) -> Json:
