@@ -11,13 +11,14 @@ from catchment.model.box import Box
 from catchment.model.budget import BudgetSpent, budget, charge
 from catchment.model.conjunction import Matchable, matched_values
 from catchment.model.constraint import Constraint, as_constraint
-from catchment.model.domain import ABSENT, Values, any_of
+from catchment.model.domain import ABSENT, Values, any_of, collected
 from catchment.model.expression import FILTER_CONSTRAINTS_MAX
 from catchment.model.filter import RELATION_STEPS_MAX, Filter, are_equal
 from catchment.model.values import Json
 
-# Steps of about a microsecond that it may take to leave out superfluous constraints, and to join the others.
-ADVERTISEMENT_STEPS_MAX: Final = 8_000
+# Steps of about a microsecond that it may take to leave out superfluous constraints, and to join the others. Past it,
+# an advertisement stays as it was written: relations to it may be answered with the sound answer.
+ADVERTISEMENT_STEPS_MAX: Final = 4_000
 
 
 class Advertisement:
@@ -44,16 +45,7 @@ class Advertisement:
                 raise BadFilterError(f"an advertisement says what may appear: leave out {given}")
         self.constraints = _irredundant(constraints)
         # Of the constraints that are kept: so whoever reads its text gets the same box.
-        try:
-            with budget(ADVERTISEMENT_STEPS_MAX):
-                self.box = _advertised(self.constraints)
-        except BudgetSpent:
-            raise LimitError(
-                "ADVERTISEMENT_STEPS_MAX",
-                ADVERTISEMENT_STEPS_MAX,
-                f"{len(self.constraints):,} constraints that take more to join",
-                "split the advertisement",
-            ) from None
+        self.box = _advertised(self.constraints)
 
     def matches(self, notification: Matchable) -> bool:
         values = matched_values(notification)
@@ -110,7 +102,12 @@ class Advertisement:
 
 def _advertised(constraints: Iterable[Constraint]) -> Box:
     """The box of an advertisement: constraints on the same name are alternatives, and every name may be absent."""
-    return Box({name: any_of((ABSENT, *sets)) for name, sets in _sets_by_name(constraints).items()}, ABSENT)
+    sets_by_name = {name: (ABSENT, *sets) for name, sets in _sets_by_name(constraints).items()}
+    try:
+        with budget(ADVERTISEMENT_STEPS_MAX):
+            return Box({name: any_of(sets) for name, sets in sets_by_name.items()}, ABSENT)
+    except BudgetSpent:
+        return Box({name: collected(sets) for name, sets in sets_by_name.items()}, ABSENT)
 
 
 def _sets_by_name(constraints: Iterable[Constraint]) -> dict[str, list[Values]]:

@@ -258,6 +258,16 @@ def any_of(sets: Sequence[Strings]) -> Strings:
     return of_pieces(tuple(piece for strings in sets for piece in strings.pieces))
 
 
+def collected(sets: Sequence[Strings]) -> Strings:
+    """The union of some sets, written as the pieces of them all: no question is asked."""
+    if any(strings.ranges == ALL for strings in sets):
+        return EVERY_STRING
+    pieces = [piece for strings in sets for piece in strings.pieces]
+    ranges = rng.union(part for piece in pieces if piece.is_ranges for part in piece.ranges)
+    distinct = [piece for piece in dict.fromkeys(pieces) if not piece.is_ranges]
+    return Strings(tuple(sorted([*([Piece(ranges)] if ranges else []), *distinct], key=_piece_order)))
+
+
 NO_STRING: Final = Strings(())
 EVERY_STRING: Final = Strings((Piece(ALL),))
 
