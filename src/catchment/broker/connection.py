@@ -67,7 +67,8 @@ class Connection(asyncio.Protocol):
         self._outbox_bytes_most = 0
         self._outbox_bytes_max = CLIENT_OUTBOX_BYTES_MOST
         self._is_paused = False
-        self._is_held = False
+        # Why nothing is read from it now.
+        self._held_for: set[str] = set()
         self._was_held = False
         self._was_behind = False
         self._handshake: asyncio.TimerHandle | None = None
@@ -172,7 +173,7 @@ class Connection(asyncio.Protocol):
         taken = self._put_bytes - left
         has_taken = self._left_bytes > 0 and taken > self._taken_bytes
         self._left_bytes, self._taken_bytes = left, taken
-        was_held, self._was_held = self._was_held, self._is_held
+        was_held, self._was_held = self._was_held, bool(self._held_for)
         return has_taken or was_held
 
     def is_alive(self) -> bool:
@@ -241,16 +242,20 @@ class Connection(asyncio.Protocol):
 
     # --- reading ---
 
-    def hold(self) -> None:
-        """Reads nothing more until `release`: the other side waits when the system's buffers are full."""
-        if self._transport is not None and self.is_open and not self._is_held:
-            self._is_held = self._was_held = True
-            self._transport.pause_reading()
+    def hold(self, reason: str = "links") -> None:
+        """Reads nothing more until `release` for the same reason: the other side waits when the system's buffers are
+        full."""
+        if self._transport is not None and self.is_open:
+            if not self._held_for:
+                self._transport.pause_reading()
+            self._held_for.add(reason)
+            self._was_held = True
 
-    def release(self) -> None:
-        if self._transport is not None and self.is_open and self._is_held:
-            self._is_held = False
-            self._transport.resume_reading()
+    def release(self, reason: str = "links") -> None:
+        if self._transport is not None and self.is_open and reason in self._held_for:
+            self._held_for.remove(reason)
+            if not self._held_for:
+                self._transport.resume_reading()
 
     # --- ending ---
 
@@ -271,7 +276,8 @@ class Connection(asyncio.Protocol):
         if we closed with something unread, the system would throw away what it has still to send."""
         if self.session.is_ended:
             return
-        self.release()
+        for held_for in list(self._held_for):
+            self.release(held_for)
         self._waiting.append(self.session.end(reason))
         self._flush()
         # If writing has failed, the transport is closing already.

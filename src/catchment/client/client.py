@@ -38,7 +38,7 @@ from catchment.model.pattern import Pattern
 from catchment.routing.messages import (
     Advertise,
     Cancel,
-    ClientRequest,
+    ClientSaid,
     MapIdentity,
     Resume,
     Subscribe,
@@ -353,7 +353,7 @@ class Client:
             time=at or datetime.now(UTC),
         )
 
-    async def _ask(self, request: ClientRequest) -> None:
+    async def _ask(self, request: ClientSaid) -> None:
         await (await self._ready()).ask(request)
 
     async def _ready(self) -> ConnectionToBroker:

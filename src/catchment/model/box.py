@@ -15,7 +15,6 @@ from typing import Final
 from catchment.model.domain import ABSENT, EVERYTHING, Values
 from catchment.model.values import Value
 
-
 # Sets that are no ranges and that the hash of a box looks at: each may take IDENTITY_STEPS_MAX. A box with more names
 # nearly always differs from others in one of these, or in a name.
 HASHED_SETS_MAX: Final = 2

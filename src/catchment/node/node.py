@@ -16,14 +16,16 @@ asyncio server and the simulator both drive nodes, so a simulation shows what th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 
 from catchment.errors import BadIdError, CatchmentError, LimitError, shown
 from catchment.model.notification import Notification
 from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
+from catchment.node.jobs import TURN, Job, Jobs
 from catchment.node.outlets import ClientOutlet, LinkOutlet
+from catchment.node.sliced import Slices, ending_of, finished, names_in, sliced
 from catchment.routing.core import RoutingCore
 from catchment.routing.messages import (
     HOST,
@@ -51,6 +53,7 @@ from catchment.routing.messages import (
     Time,
     TimerFired,
 )
+from catchment.routing.parts.clients import Identity
 
 # Identities that one client may name in its requests, or be mapped to: the node keeps each until the client goes.
 CLIENT_IDENTITIES_MAX: Final = 10_000
@@ -64,6 +67,8 @@ class ClientState:
     """What a node keeps for a client that is connected."""
 
     outlet: ClientOutlet
+    # Whether the core knows of the client: not while it waits for the end of a client of the same name (`jobs.py`).
+    is_known: bool = False
     # By identity: deliveries that the node has dropped and has not told the client about yet.
     lost: Counter[str] = field(default_factory=Counter)
     identities: set[str] = field(default_factory=set)
@@ -115,6 +120,7 @@ class Node:
         self.messages_count = 0
         self._now = now
         self._set_timer = set_timer
+        self.jobs = Jobs(lambda: set_timer(SetTimer(TURN, now())))
 
     # --- connections ---
 
@@ -124,12 +130,41 @@ class Node:
         if client in self.clients:
             self.clients[client].outlet.end(f"{shown(client.name)} has connected again")
             self.client_down(client)
-        self.clients[client] = ClientState(outlet)
-        self._tell(ClientUp(identity, seen), client)
+        state = self.clients[client] = ClientState(outlet)
+        self._when_free(client, outlet, {client.name, identity}, lambda: self._came(client, state, identity, seen))
+
+    def _came(self, client: Client, state: ClientState, identity: str, seen: Mapping[str, int]) -> None:
+        # It may have gone while it waited.
+        if self.clients.get(client) is state:
+            state.is_known = True
+            self._tell(ClientUp(identity, seen), client)
 
     def client_down(self, client: Client) -> None:
-        if self.clients.pop(client, None) is not None:
-            self._tell(ClientDown(), client)
+        """A client has gone. From now on nothing is delivered to it, even if the core still has to forget much."""
+        if (state := self.clients.pop(client, None)) is not None:
+            names = {client.name, *(identity.name for identity in self.core.clients.identities_of(client))}
+            self._when_free(client, state.outlet, names, lambda: self._went(client))
+
+    def _went(self, client: Client) -> None:
+        identities = self.core.clients.identities_of(client)
+        names = frozenset((client.name, *(identity.name for identity in identities)))
+        self.jobs.begin(Job(names, self._taking_down(client, identities)))
+
+    def _taking_down(self, client: Client, identities: Sequence[Identity]) -> Iterator[None]:
+        """Cancels what the identities of a client want and offer, until so little is left that the core may forget it
+        at once."""
+        for identity in identities:
+            for request in ending_of(identity):
+                self._tell(request, client)
+                yield
+        self._tell(ClientDown(), client)
+
+    def _when_free(self, client: Client, outlet: ClientOutlet, names: set[str], work: Callable[[], None]) -> None:
+        """Does something for a client now, or when no job is about these names any more."""
+        if self.jobs.must_wait(client, names):
+            self.jobs.wait(client, outlet, names, work)
+        else:
+            work()
 
     def link_up(self, neighbor: Neighbor, cost: int, outlet: LinkOutlet) -> None:
         self.link_down(neighbor)
@@ -144,17 +179,36 @@ class Node:
 
     def requested(self, client: Client, number: int, request: ClientRequest) -> None:
         """Does what a client asks for, and answers with the number of the request."""
-        outlet = self.clients[client].outlet
-        outlet.answer(number, self.ask(client, request))
+        state = self.clients[client]
+        names = {client.name, *names_in(request)}
+        self._when_free(client, state.outlet, names, lambda: self._do(client, state, number, request))
 
-    def ask(self, client: Client, request: ClientRequest) -> list[Refuse]:
-        """Does what a client asks for. Returns the refusals; the caller answers the client."""
+    def _do(self, client: Client, state: ClientState, number: int, request: ClientRequest) -> None:
+        if self.clients.get(client) is not state:
+            return  # It went while it waited.
+        names = frozenset((client.name, *names_in(request)))
+        self.jobs.begin(Job(names, self._answering(client, state, number, request)))
+
+    def _answering(self, client: Client, state: ClientState, number: int, request: ClientRequest) -> Iterator[None]:
+        refusals = yield from self._asking(client, state, request)
+        state.outlet.answer(number, refusals)
+
+    def _asking(self, client: Client, state: ClientState, request: ClientRequest) -> Slices:
+        """Asks the core, in slices if it is much work. Returns the refusals."""
         try:
-            self._check_request(self.clients[client], request)
+            self._check_request(state, request)
         except CatchmentError as problem:
             self.totals.refused += 1
             return [Refuse(client, problem)]
-        return self._tell(request, client)
+        return (yield from sliced(request, self.core.clients, lambda part: self._tell(part, client)))
+
+    def ask(self, client: Client, request: ClientRequest) -> list[Refuse]:
+        """Does what a client asks for, whatever it takes. Returns the refusals; the caller answers the client."""
+        if self.jobs.must_wait(client, {client.name, *names_in(request)}):
+            self.totals.refused += 1
+            busy = f"{shown(request.identity)} is still being taken down at {self.name}: try again in a moment"
+            return [Refuse(client, BadIdError(busy))]
+        return finished(self._asking(client, self.clients[client], request))
 
     def _check_request(self, state: ClientState, request: ClientRequest) -> None:
         """Checks what the core cannot check: whether a handler is connected, and how much the node keeps for a client.
@@ -180,13 +234,21 @@ class Node:
     def misasked(self, client: Client, number: int, error: CatchmentError) -> None:
         """Refuses a request or publication that the host could read, but that asks for something impossible."""
         self.totals.refused += 1
-        self.clients[client].outlet.answer(number, [Refuse(client, error)])
+        outlet = self.clients[client].outlet
+        # Answers come in the order of what was asked.
+        self._when_free(client, outlet, {client.name}, lambda: outlet.answer(number, [Refuse(client, error)]))
 
     def published(self, client: Client, publications: Sequence[tuple[int, Sequence[Notification]]]) -> None:
         """Publishes, with one call of the core, all that one read of a client's connection brought. Each publication
         has the number of its answer, or 0 if the client does not wait for an answer."""
-        outlet = self.clients[client].outlet
-        refusals = self.publish(client, [notification for _, batch in publications for notification in batch])
+        state = self.clients[client]
+        self._when_free(client, state.outlet, {client.name}, lambda: self._publish(client, state, publications))
+
+    def _publish(
+        self, client: Client, state: ClientState, publications: Sequence[tuple[int, Sequence[Notification]]]
+    ) -> None:
+        outlet = state.outlet
+        refusals = self._taken(client, state, [notification for _, batch in publications for notification in batch])
         refusals_by_notification: dict[int, list[Refuse]] = {}
         for refusal in refusals:
             # By object, not by value: equal notifications may be in several publications. `id` is safe as a key: the
@@ -201,7 +263,10 @@ class Node:
 
     def publish(self, client: Client, notifications: Sequence[Notification]) -> list[Refuse]:
         """Publishes notifications. Returns the refusals; the core has taken all other notifications."""
-        self.clients[client].published += len(notifications)
+        return self._taken(client, self.clients[client], notifications)
+
+    def _taken(self, client: Client, state: ClientState, notifications: Sequence[Notification]) -> list[Refuse]:
+        state.published += len(notifications)
         self.totals.published += len(notifications)
         if not notifications:
             return []
@@ -226,7 +291,10 @@ class Node:
         self._tell(message, neighbor)
 
     def timer_fired(self, name: str) -> None:
-        self._tell(TimerFired(name), HOST)
+        if name == TURN:
+            self.jobs.turn()
+        else:
+            self._tell(TimerFired(name), HOST)
 
     def _tell(self, message: ClientRequest | HostMessage | BrokerMessage, source: Interface) -> list[Refuse]:
         """Gives a message to the core and performs the actions. Returns the refusals."""
@@ -264,7 +332,7 @@ class Node:
 
     def _deliver(self, action: Deliver | DeliverSequence) -> None:
         state = self.clients.get(action.client)
-        if state is None or self._is_lost(state, action.identity):
+        if state is None or not state.is_known or self._is_lost(state, action.identity):
             return
         try:
             if isinstance(action, Deliver):
@@ -280,7 +348,7 @@ class Node:
     def _miss(self, action: Missed) -> None:
         """Counts what the core has dropped as lost too: a client hears one number, whoever dropped the deliveries."""
         state = self.clients.get(action.client)
-        if state is not None:
+        if state is not None and state.is_known:
             state.lost[action.identity] += action.count
             self.totals.lost += action.count
             if not state.outlet.is_behind():

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from catchment.errors import CatchmentError
 from catchment.model.notification import Notification
-from catchment.routing.messages import BrokerMessage, ClientRequest, Header, Routed, Said
+from catchment.routing.messages import BrokerMessage, ClientSaid, Header, Routed, Said
 
 # --- beginning and end --------------------------------------------------------------------------
 
@@ -76,7 +76,7 @@ class Request(Said, frozen=True):
     """The broker answers it with `Accepted` or `Refused` of the same number."""
 
     number: int
-    body: ClientRequest
+    body: ClientSaid
 
 
 class Publish(Said, frozen=True):

@@ -35,6 +35,7 @@ from catchment.routing.messages import (
     Action,
     Advertise,
     Cancel,
+    CancelMany,
     Client,
     ClientRequest,
     ClientUp,
@@ -113,6 +114,8 @@ class ClientSide:
         self.watching = Watching() if watching is None else watching
         self.matcher = RecallingMatcher(self._interested)
         self._identities: dict[str, Identity] = {}
+        # By handler: the names of its identities.
+        self._by_client: dict[Client, dict[str, None]] = {}
         # By number in the matcher: the identity, the id of the subscription, and, for a filter of a pattern, its place
         # in the pattern.
         self._owners: dict[Id, tuple[Identity, str, int | None]] = {}
@@ -134,12 +137,13 @@ class ClientSide:
     def client_up(self, client: Client, message: ClientUp) -> None:
         """A client has connected: it is the handler of its identity from now on."""
         identity = self._identity(message.identity, client)
-        identity.client = client
+        self._hand_over(identity, client)
         identity.newest.merge(message.seen)
 
     def client_down(self, client: Client) -> list[str]:
         """Forgets the identities whose handler the client was, with their subscriptions. Returns their names."""
-        gone = [identity.name for identity in self._identities.values() if identity.client == client]
+        gone = [identity.name for identity in self.identities_of(client)]
+        self._by_client.pop(client, None)
         for name in gone:
             identity = self._identities[name]
             for id in list(identity.subscriptions):
@@ -147,8 +151,25 @@ class ClientSide:
             del self._identities[name]
         return gone
 
+    def identities_of(self, client: Client) -> list[Identity]:
+        """The identities whose handler a client is."""
+        return [self._identities[name] for name in self._by_client.get(client, ())]
+
     def _identity(self, name: str, client: Client) -> Identity:
-        return self._identities.setdefault(name, Identity(name, client))
+        identity = self._identities.get(name)
+        if identity is None:
+            identity = self._identities[name] = Identity(name, client)
+            self._by_client.setdefault(client, {})[name] = None
+        return identity
+
+    def _hand_over(self, identity: Identity, client: Client) -> None:
+        """From now on, the client is the handler of the identity."""
+        before = self._by_client[identity.client]
+        del before[identity.name]
+        if not before:
+            del self._by_client[identity.client]
+        identity.client = client
+        self._by_client.setdefault(client, {})[identity.name] = None
 
     # --- subscriptions and advertisements ---
 
@@ -186,6 +207,10 @@ class ClientSide:
                 if message.id not in identity.subscriptions:
                     raise BadIdError(f"{shown(message.identity)} has no subscription {shown(message.id)}")
                 self._drop(identity, message.id)
+            case CancelMany():
+                for id in message.ids:
+                    if id in identity.subscriptions:
+                        self._drop(identity, id)
             case Advertise():
                 _advertise(identity, message.advertisement)
             case Unadvertise():
@@ -193,7 +218,7 @@ class ClientSide:
                 for offer in covered:
                     del identity.advertisements[offer]
             case MapIdentity():
-                identity.client = Client(message.handler)
+                self._hand_over(identity, Client(message.handler))
             case Suspend():
                 # An identity that is suspended already keeps what waits for it.
                 identity.waiting = identity.waiting or deque()

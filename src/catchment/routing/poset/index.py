@@ -38,7 +38,6 @@ from catchment.model.box import Box
 from catchment.model.constraint import Kind
 from catchment.model.domain import ABSENT, EVERYTHING, Values
 from catchment.routing.poset.cells import ROOT_CELL, Cell, Cells, RowIds, cell_around
-
 from catchment.routing.poset.codes import GREATEST, LEAST, Span, spans
 from catchment.routing.poset.grams import ALL_GRAMS, had_by, needed_by
 

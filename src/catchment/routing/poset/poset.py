@@ -22,8 +22,8 @@ All results are in the order of insertion.
 Where `covers` reaches a limit of the model and answers "no" wrongly, an edge may be missing. No edge is ever wrong.
 
 A filter whose place takes more than PLACE_STEPS_MAX to find is kept *apart*: it is a node without edges, which is in no
-index, so later filters are not compared with it. To a broker it is a root: it is forwarded as it is. A search that takes
-more than that ends with what it has found.
+index, so later filters are not compared with it. To a broker it is a root: it is forwarded as it is. A search that
+takes more than that finds nothing.
 """
 
 from __future__ import annotations

@@ -111,9 +111,7 @@ class Forwarding(Generic[K]):
         if is_exact and subscriber in self._subscribers.get(node, ()):
             return None, ()
         narrower_ones = () if is_exact else self.poset.covered(node)
-        replaced = tuple(
-            narrower for narrower in narrower_ones if subscriber in self._subscribers.get(narrower, ())
-        )
+        replaced = tuple(narrower for narrower in narrower_ones if subscriber in self._subscribers.get(narrower, ()))
         self._subscribers.setdefault(node, {})[subscriber] = None
         self._held.setdefault(subscriber, {})[node] = None
         # First the wider filter comes, then the narrower ones go: so none of them is uncovered and wanted in between.
