@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Final
 from catchment.broker.config import Address, Config
 from catchment.broker.connection import Connection
 from catchment.broker.credit import CREDIT, Credits
+from catchment.broker.explaining import Explaining
 from catchment.broker.idle import keep_prepared
 from catchment.broker.outlets import FramesToClient, FramesToNeighbor
-from catchment.broker.status import explained, status_of
+from catchment.broker.status import status_of
 from catchment.errors import CatchmentError, shown
 from catchment.node import Node
 from catchment.routing.messages import BrokerMessage, Client, Neighbor, SetTimer, Time
@@ -68,6 +69,7 @@ class Broker:
         # Those that were welcomed, one for each client and neighbor.
         self._by_who: dict[Client | Neighbor, Connection] = {}
         self.credits = Credits(config.name, self._loop.time)
+        self.explaining = Explaining(self.node)
         self._tasks: list[asyncio.Task[None]] = []
         # Connections that this broker has opened: the address, and what is done when the connection has closed.
         self._dialing: dict[Connection, tuple[Address, asyncio.Future[None]]] = {}
@@ -121,6 +123,7 @@ class Broker:
             self._server.close()
         for task in self._tasks:
             task.cancel()
+        self.explaining.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for handle in self._timers.values():
             handle.cancel()
@@ -327,8 +330,10 @@ class Broker:
 
     def _looked(self, connection: Connection, look: Look) -> None:
         try:
-            report = status_of(self) if look.what == "status" else explained(self.node, look.notification)
-            connection.send(Seen(look.number, report))
+            if look.what == "explain":
+                self.explaining.begin(connection, look)
+            else:
+                connection.send(Seen(look.number, status_of(self)))
         except CatchmentError as problem:
             connection.send(Refused(look.number, type(problem).__name__, str(problem)))
 

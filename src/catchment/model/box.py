@@ -82,6 +82,16 @@ class Box:
         """Whether the notification with these attributes lies inside. A name that `values` lacks is absent."""
         return all(values.get(name) in allowed for name, allowed in self.sets.items())
 
+    def sample(self) -> dict[str, Value] | None:
+        """A notification that lies inside; None if it takes an automaton to find one."""
+        values_by_name: dict[str, Value] = {}
+        for name, values in self.sets.items():
+            if not values.absent:
+                if (value := values.plain_member) is None:
+                    return None
+                values_by_name[name] = value
+        return values_by_name
+
     def covers(self, other: Box) -> bool:
         if self.others is ABSENT:
             return all(other.of(name).is_subset(self.of(name)) for name in self.sets.keys() | other.sets.keys())

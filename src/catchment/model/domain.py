@@ -19,7 +19,7 @@ from catchment.model.strings import EVERY_STRING, NO_STRING, Strings
 from catchment.model.strings import all_of as strings_in_all
 from catchment.model.strings import any_of as strings_in_any
 from catchment.model.strings import collected as strings_collected
-from catchment.model.values import KEY_BOUNDS, Type, Value, key_of, type_of
+from catchment.model.values import KEY_BOUNDS, Type, Value, from_key, key_of, type_of
 
 # The types whose keys are integers, in the order in which a Values holds them.
 INTEGER_KEYED: Final = (Type.INT, Type.FLOAT, Type.BOOL, Type.TIME)
@@ -119,6 +119,15 @@ class Values:
         if self.strings:
             yield Type.STRING
         yield from (value_type for value_type, keys in zip(INTEGER_KEYED, self.keys, strict=True) if keys)
+
+    @property
+    def plain_member(self) -> Value | None:
+        """Some value of the set; None if there is none, or if it takes an automaton to find one."""
+        for value_type, keys in zip(INTEGER_KEYED, self.keys, strict=True):
+            if keys:
+                return from_key(value_type, keys[0][0])
+        ranges = self.strings.ranges
+        return ranges[0][0] if ranges else None
 
     def keys_of(self, value_type: Type) -> Keys:
         return self.keys[_SLOT[value_type]]
