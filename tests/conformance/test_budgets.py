@@ -9,9 +9,9 @@ import pytest
 from catchment.model.budget import BudgetSpent
 from catchment.node import jobs, sliced
 from catchment.routing.poset import poset
-from catchment.sim.simulation import Simulation
 from catchment.sim.conformance.entries import ENTRIES, Run
 from catchment.sim.conformance.runs import outcome_of
+from catchment.sim.simulation import Simulation
 
 SEEDS = (3, 4)
 # These announce what is left of a poset: the roots.
@@ -26,15 +26,15 @@ WITH_POSET = (
 
 
 @pytest.fixture
-def tiny_slices(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def tiny_slices(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The list has how many slices were put off in all."""
-    turns = []
+    turns: list[int] = []
     for name in ("SLICE_CANCELLED_MAX", "SLICE_COMPARED_MAX"):
         monkeypatch.setattr(sliced, name, 1)
     monkeypatch.setattr(jobs, "SLICE_SAID_MAX", 1)
     turn = jobs.Jobs.turn
     monkeypatch.setattr(jobs.Jobs, "turn", lambda self: (turns.append(1), turn(self))[1])
-    yield turns
+    return turns
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
@@ -51,7 +51,7 @@ def no_ideal(simulation: Simulation) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("entry", WITH_POSET)
-@pytest.mark.parametrize("one_in", (1, 2, 3))
+@pytest.mark.parametrize("one_in", [1, 2, 3])
 def test_nothing_is_lost_or_left_where_filters_are_kept_apart(
     entry: str, one_in: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

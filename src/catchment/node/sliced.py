@@ -85,6 +85,8 @@ class _Slice:
 
 
 def _unsubscribed(request: Unsubscribe, clients: ClientSide, ask: Ask) -> Slices:
+    if isinstance(request.wanted, Pattern):
+        yield from _prepared(request.wanted)
     refusals: list[Refuse] = []
     covered: list[str] = []
     part = _Slice()
