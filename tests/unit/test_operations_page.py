@@ -12,13 +12,23 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
 LIMITS_IN = (
     "broker.connection",
+    "broker.explaining",
     "broker.http.server",
     "broker.server",
+    "broker.status",
+    "matching.matcher",
+    "model.advertisement",
+    "model.cesql.implied",
+    "model.filter",
     "model.monitor",
+    "model.strings",
+    "model.widening",
+    "node.jobs",
     "node.node",
     "routing.parts.clients",
     "routing.parts.newest",
     "routing.parts.remote",
+    "routing.poset.poset",
     "routing.siena.advertising",
     "routing.siena.delegating",
     "routing.siena.general",
@@ -37,12 +47,25 @@ def value_of(text: str) -> int:
     return int(number) * {"": 1, "MiB": 1_048_576}[unit]
 
 
-@pytest.mark.parametrize("row", rows("limit"), ids=lambda row: row[0].strip("`"))
+@pytest.mark.parametrize("row", [*rows("limit"), *rows("budget")], ids=lambda row: row[0].strip("`"))
 def test_limits_are_those_of_the_code(row: list[str]):
     name = row[0].strip("`")
     modules = [importlib.import_module(f"catchment.{module}") for module in LIMITS_IN]
     values = {getattr(module, name) for module in modules if hasattr(module, name)}
     assert values == {value_of(row[1])}
+
+
+def test_the_page_has_every_budget():
+    """Each constant of the model and of routing whose name says that it bounds steps, and each of a slice."""
+    places = ("model.advertisement", "model.cesql.implied", "model.filter", "node.jobs", "routing.poset.poset")
+    budgets = {
+        name
+        for place in places
+        for name in vars(importlib.import_module(f"catchment.{place}"))
+        if name.isupper() and (name.endswith("_STEPS_MAX") or name.startswith("SLICE_"))
+    }
+    assert len(budgets) >= 9
+    assert budgets <= {row[0].strip("`") for row in rows("budget")}
 
 
 def test_the_configuration_of_the_page_is_read(tmp_path: Path):
