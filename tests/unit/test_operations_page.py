@@ -24,14 +24,17 @@ LIMITS_IN = (
     "model.strings",
     "model.widening",
     "node.jobs",
-    "node.node",
+    "node.access",
+    "node.numbers",
     "routing.parts.clients",
     "routing.parts.newest",
     "routing.parts.remote",
+    "routing.parts.watching",
     "routing.poset.poset",
     "routing.siena.advertising",
     "routing.siena.delegating",
     "routing.siena.general",
+    "routing.siena.thinning",
 )
 
 
