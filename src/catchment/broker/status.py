@@ -35,6 +35,7 @@ def status_of(broker: Broker) -> dict[str, Any]:
         "table_bytes": inspection.bytes,
         "remote_filters": sum(table.filters for table in inspection.tables if table.holder != CLIENTS_TABLE),
         "work": {"matched": inspection.work.matched, "compared": inspection.work.compared},
+        "dropped_records": inspection.dropped_records,
         "timers": broker.timers_count,
         "publishers_held": len(broker.credits.held),
         "links_given_up": broker.credits.links_given_up,

@@ -76,6 +76,8 @@ class Inspection(Struct, frozen=True):
     work: Work = Work()
     # All brokers that this one has heard of. None if brokers of this routing system know only their neighbors.
     brokers: tuple[KnownBroker, ...] | None = None
+    # Records of other brokers that made no sense or found no room, since the start.
+    dropped_records: int = 0
 
     @property
     def filters(self) -> int:
