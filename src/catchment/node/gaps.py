@@ -29,9 +29,9 @@ Gap          Each has an id, and a revision that grows when it changes. A node t
              tells it to its clients, and to all neighbors but the one that it came from. What lies within a gap that it
              has told already, it does not tell again. A neighbor that comes back is told what it has not heard.
 
-Bounds. A link that fails again before its gap is over keeps it: the gap becomes longer. Gaps that one link gives cause for, its own
-and those that come over it, are told at most BURST at once and then one in PERIOD_US; what comes faster is told as one
-gap that spans all of it. A node remembers the last KNOWN_MAX gaps.
+Bounds. A link that fails again before its gap is over keeps it: the gap becomes longer. Gaps that one link gives cause
+for, its own and those that come over it, are told at most BURST at once and then one in PERIOD_US; what comes faster is
+told as one gap that spans all of it. A node remembers the last KNOWN_MAX gaps.
 """
 
 from __future__ import annotations
