@@ -5,13 +5,14 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from catchment.broker import server as server_module
 from catchment.broker.config import Config
 from catchment.routing.messages import Beat, BrokerMessage, ClientRequest, Gap, LinkReport, Parting
 from catchment.routing.systems import SYSTEMS
@@ -30,8 +31,12 @@ LIMITS_IN = (
     "model.values",
     "model.language",
     "model.filter",
+    "model.monitor",
+    "model.pattern",
     "routing.parts.clients",
-    "node.node",
+    "routing.parts.watching",
+    "node.access",
+    "node.numbers",
     "broker.connection",
     "broker.credit",
     "broker.server",
@@ -67,7 +72,10 @@ def fields_by_name(heading: str) -> dict[str, list[str]]:
 # --- the example --------------------------------------------------------------------------------
 
 
-def test_a_broker_says_what_the_page_says():
+def test_a_broker_says_what_the_page_says(monkeypatch):
+    at = datetime(2026, 11, 15, 10, 30, tzinfo=UTC)
+    monkeypatch.setattr(server_module, "_now", lambda: int(at.timestamp()) * 1_000_000)
+
     async def work():
         config = replace(Config(), listen=ANYWHERE)
         async with broker(config.name, routing=config.routing) as b, await Raw.dial(b.address) as raw:

@@ -15,16 +15,19 @@ LIMITS_IN = (
     "broker.http.server",
     "broker.server",
     "model.monitor",
-    "node.node",
+    "node.access",
+    "node.numbers",
     "routing.parts.clients",
     "routing.parts.newest",
     "routing.parts.remote",
+    "routing.parts.watching",
     "routing.siena.advertising",
     "routing.siena.delegating",
     "routing.siena.general",
     "routing.messages",
     "routing.parts.link_states",
     "node.gaps",
+    "routing.siena.thinning",
 )
 
 

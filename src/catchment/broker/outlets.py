@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from catchment.broker.connection import Connection
+from catchment.errors import BadNumberError
 from catchment.routing.messages import BrokerMessage, Deliver, DeliverSequence, Gap, LinkMessage, Refuse, Routed
 from catchment.wire.frames import batch_frame, delivery_frame, pieces
 from catchment.wire.messages import Accepted, Batch, Delivery, Lost, Refused, SequenceDelivery
@@ -72,4 +73,5 @@ def _answer(number: int, refusals: Sequence[Refuse]) -> Accepted | Refused:
         return Accepted(number)
     error = refusals[0].error
     more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
-    return Refused(number, type(error).__name__, f"{error}{more}")
+    after = error.after if isinstance(error, BadNumberError) else None
+    return Refused(number, type(error).__name__, f"{error}{more}", after)

@@ -72,7 +72,7 @@ def truth(constraint: Constraint, value: Value | None) -> bool | None:
         return value is None
     if value is None or type_of(value) not in TYPES_OF_KIND[constraint.kind]:
         return None
-    return value in constraint.satisfied_by
+    return constraint.matches(value)
 
 
 def leaves(expression: Expression) -> Iterator[Constraint]:
@@ -89,6 +89,21 @@ def leaves(expression: Expression) -> Iterator[Constraint]:
                 yield from leaves(part)
 
 
+def has_opaque(expression: Expression) -> bool:
+    """Whether a constraint of an expression is opaque. Asked of every filter of an index, so it makes no iterators."""
+    waiting = [expression]
+    while waiting:
+        part = waiting.pop()
+        if type(part) is Constraint:
+            if part.is_opaque:
+                return True
+        elif type(part) is Not:
+            waiting.append(part.inner)
+        elif isinstance(part, And | Or):
+            waiting.extend(part.parts)
+    return False
+
+
 def names_in(expression: Expression) -> frozenset[str]:
     return frozenset(constraint.name for constraint in leaves(expression))
 
@@ -101,6 +116,8 @@ _NEGATIONS: Final = {
     "<": ">=",
     ">": "<=",
     "= nocase": "!= nocase",
+    "matches": "not matches",
+    "cidr": "not cidr",
     **{
         operator: f"not {operator}"
         for base in ("in", "prefix", "suffix", "substring", "glob")

@@ -42,7 +42,7 @@ _WORD_END: Final = r"(?![\w.])"
 _CONSTRAINT: Final = re.compile(
     rf"""{_SPACE}(?:(?P<type>string|number|int|float|bool|time)[ \t\r\n\f]++)?(?P<name>{_NAME}){_SPACE}
     (?:(?P<order>(?>==?|!=|<>|<=|>=|<|>(?!\*))){_SPACE}(?P<value>{_VALUE})
-    |(?P<operator>(?>==?|!=|<>|>\*|\*<|\*|(?i:prefix|suffix|contains|glob){_WORD_END}))
+    |(?P<operator>(?>==?|!=|<>|>\*|\*<|\*|(?i:prefix|suffix|contains|glob|matches|cidr){_WORD_END}))
     {_SPACE}(?P<nocase>(?i:nocase){_WORD_END}{_SPACE})?+(?P<text>{_STRING})
     |(?i:in){_WORD_END}{_SPACE}(?P<in_nocase>(?i:nocase){_WORD_END}{_SPACE})?+
     \({_SPACE}(?P<members>{_VALUE}{_SPACE}(?:,{_SPACE}{_VALUE}{_SPACE})*+)\)

@@ -267,7 +267,7 @@ _NAMES: Final = {
     "TYPE": "a type (string, number, int, float, bool, time)",
     "EQUALITY": "= !=",
     "ORDER": "< <= > >=",
-    "STRING_OPERATOR": ">* (prefix) *< (suffix) * (contains) glob",
+    "STRING_OPERATOR": ">* (prefix) *< (suffix) * (contains) glob matches cidr",
     "_NOCASE": "nocase",
     "STRING": "a string in quotes",
     "NUMBER": "a number",

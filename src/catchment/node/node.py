@@ -6,8 +6,7 @@ asyncio server and the simulator both drive nodes, so a simulation shows what th
 - Which client an interface stands for. When a client connects under a name that is connected already, the new
   connection replaces the old.
 - Which answer belongs to which request.
-- Who may ask for what. Names have a maximum length, a client may use so many identities, and a handler must be a client
-  that is connected.
+- Who may ask for what, and publish as whom (`access.py`), with which numbers (`numbers.py`).
 - What is dropped. While a client is behind, the node drops and counts the deliveries to it. As soon as the client has
   caught up, the node tells it how many it has lost.
 - What neighbors and clients hear of what may be lost between brokers (`gaps.py`).
@@ -21,9 +20,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 
-from catchment.errors import BadIdError, CatchmentError, LimitError, shown
+from catchment.errors import CatchmentError, LimitError, shown
 from catchment.model.notification import Notification
-from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
+from catchment.node.access import Access
 from catchment.node.gaps import TIMER as GAPS_TIMER
 from catchment.node.gaps import Gaps, GapTimes
 from catchment.node.outlets import ClientOutlet, LinkOutlet
@@ -48,7 +47,6 @@ from catchment.routing.messages import (
     LinkDown,
     LinkMessage,
     LinkUp,
-    MapIdentity,
     Missed,
     Neighbor,
     Parting,
@@ -59,9 +57,6 @@ from catchment.routing.messages import (
     Time,
     TimerFired,
 )
-
-# Identities that one client may name in its requests, or be mapped to: the node keeps each until the client goes.
-CLIENT_IDENTITIES_MAX: Final = 10_000
 
 # The actions which show that somebody wants a notification.
 _WANTED: Final = (Forward, Deliver, DeliverSequence, Keep)
@@ -74,7 +69,6 @@ class ClientState:
     outlet: ClientOutlet
     # By identity: deliveries that the node has dropped and has not told the client about yet.
     lost: Counter[str] = field(default_factory=Counter)
-    identities: set[str] = field(default_factory=set)
     delivered: int = 0
     published: int = 0
 
@@ -113,6 +107,8 @@ class Totals:
     looped: int = 0
     # Gaps that clients were told, each time one began or changed.
     gaps: int = 0
+    # Notifications that a neighbor sent with a number that cannot be honest (`numbers.py`): they are dropped.
+    absurd: int = 0
 
 
 class Node:
@@ -134,6 +130,7 @@ class Node:
         self.clients: dict[Client, ClientState] = {}
         self.links: dict[Neighbor, LinkState] = {}
         self.totals = Totals()
+        self.access = Access(name, core, self.clients)
         # Messages that the node has given to the core: each may have changed what is wanted here.
         self.messages_count = 0
         # Is told each gap that this node tells: a host may log it.
@@ -199,32 +196,11 @@ class Node:
     def ask(self, client: Client, request: ClientRequest) -> list[Refuse]:
         """Does what a client asks for. Returns the refusals; the caller answers the client."""
         try:
-            self._check_request(self.clients[client], request)
+            self.access.check_request(client, request)
         except CatchmentError as problem:
             self.totals.refused += 1
             return [Refuse(client, problem)]
-        return self._tell(request, client)
-
-    def _check_request(self, state: ClientState, request: ClientRequest) -> None:
-        """Checks what the core cannot check: whether a handler is connected, and how much the node keeps for a client.
-        Raises what the client is refused with."""
-        for name in (request.identity, getattr(request, "id", request.identity)):
-            if not 1 <= len(name) <= IDENTITY_CODEPOINTS_MAX:
-                raise LimitError("IDENTITY_CODEPOINTS_MAX", IDENTITY_CODEPOINTS_MAX, f"a name of {len(name):,}")
-        # The clients that keep the identity after this request.
-        keepers = [state]
-        if isinstance(request, MapIdentity):
-            handler = self.clients.get(Client(request.handler))
-            if handler is None:
-                raise BadIdError(f"there is no client {shown(request.handler)} at {self.name}")
-            # The handler keeps the identity even after the client that asked for the mapping is gone.
-            keepers.append(handler)
-        # Check all before changing any: a request that is refused changes nothing.
-        for keeper in keepers:
-            if request.identity not in keeper.identities and len(keeper.identities) >= CLIENT_IDENTITIES_MAX:
-                raise LimitError("CLIENT_IDENTITIES_MAX", CLIENT_IDENTITIES_MAX, "one more", "use another connection")
-        for keeper in keepers:
-            keeper.identities.add(request.identity)
+        return [] if self.access.granted(request) else self._tell(request, client)
 
     def misasked(self, client: Client, number: int, error: CatchmentError) -> None:
         """Refuses a request or publication that the host could read, but that asks for something impossible."""
@@ -233,23 +209,45 @@ class Node:
 
     def published(self, client: Client, publications: Sequence[tuple[int, Sequence[Notification]]]) -> None:
         """Publishes, with one call of the core, all that one read of a client's connection brought. Each publication
-        has the number of its answer, or 0 if the client does not wait for an answer."""
-        outlet = self.clients[client].outlet
-        refusals = self.publish(client, [notification for _, batch in publications for notification in batch])
-        refusals_by_notification: dict[int, list[Refuse]] = {}
-        for refusal in refusals:
-            # By object, not by value: equal notifications may be in several publications. `id` is safe as a key: the
-            # core returns the very object it was given, and `publications` keeps that object alive.
-            refusals_by_notification.setdefault(id(refusal.notification), []).append(refusal)
-        for number, batch in publications:
-            refused = [
-                refusal for notification in batch for refusal in refusals_by_notification.pop(id(notification), ())
-            ]
+        has the number of its answer, or 0 if the client does not wait for an answer. A publication with a source that
+        is not the client's, or with a number that is out of range, is refused as a whole."""
+        outlet, now = self.clients[client].outlet, self._now()
+        admitted: list[Notification] = []
+        # By place in `publications`: those that are refused before the core sees them.
+        refused_before: dict[int, Refuse] = {}
+        checked: list[tuple[int, Sequence[Notification]]] = []
+        for place, (number, batch) in enumerate(publications):
+            try:
+                taken = self.access.admitted(client, batch, now)
+                admitted += taken
+                checked.append((number, taken))
+            except CatchmentError as problem:
+                self.totals.refused += len(batch)
+                refused_before[place] = Refuse(client, problem)
+                checked.append((number, ()))
+        refusals = _by_notification(self._publish(client, admitted))
+        # In the order of the publications: answers come in the order in which a client asked.
+        for place, (number, taken) in enumerate(checked):
+            refused = [refusal for notification in taken for refusal in refusals.pop(id(notification), ())]
+            if place in refused_before:
+                refused = [refused_before[place]]
             if number or refused:
                 outlet.answer(number, refused)
 
     def publish(self, client: Client, notifications: Sequence[Notification]) -> list[Refuse]:
-        """Publishes notifications. Returns the refusals; the core has taken all other notifications."""
+        """Publishes notifications that do not depend on each other: if one is refused, the others are published.
+        Returns the refusals."""
+        refusals: list[Refuse] = []
+        admitted: list[Notification] = []
+        for notification in notifications:
+            try:
+                admitted += self.access.admitted(client, (notification,), self._now())
+            except CatchmentError as problem:
+                self.totals.refused += 1
+                refusals.append(Refuse(client, problem, notification))
+        return refusals + self._publish(client, admitted)
+
+    def _publish(self, client: Client, notifications: Sequence[Notification]) -> list[Refuse]:
         self.clients[client].published += len(notifications)
         self.totals.published += len(notifications)
         if not notifications:
@@ -271,6 +269,9 @@ class Node:
         if any(routed.header.hops > HOPS_MOST for routed in batch):
             self.totals.looped += sum(routed.header.hops > HOPS_MOST for routed in batch)
             batch = [routed for routed in batch if routed.header.hops <= HOPS_MOST]
+        plausible = self.access.numbers.plausible(batch, self._now())
+        self.totals.absurd += len(batch) - len(plausible)
+        batch = plausible
         if self._gaps.is_owing:
             self._gaps.handles(self._now())
         actions = self.core.on_notifications(batch, neighbor, self._now()) if batch else []
@@ -299,6 +300,16 @@ class Node:
         """Gives a message to the core and performs the actions. Returns the refusals."""
         self.messages_count += 1
         return self._perform(self.core.on_message(message, source, self._now()))
+
+    # --- looking in ---
+
+    def now(self) -> Time:
+        return self._now()
+
+    def counts(self) -> dict[str, int]:
+        """All totals, and how many notifications were dropped as old: by the core, and for identities."""
+        totals = {name: getattr(self.totals, name) for name in self.totals.__slots__}
+        return {**totals, "old": self.core.inspect().work.old + self.core.clients.old_count}
 
     # --- actions ---
 
@@ -426,6 +437,15 @@ class Node:
 def _is_counted(message: LinkMessage) -> bool:
     """Whether a message counts when the ends of a link are compared: beats come and go in a network at rest too."""
     return not isinstance(message, Beat | Parting)
+
+
+def _by_notification(refusals: Sequence[Refuse]) -> dict[int, list[Refuse]]:
+    """By object, not by value: equal notifications may be in several publications. `id` is safe as a key: the core
+    returns the very object that it was given, and the caller keeps that object alive."""
+    by_notification: dict[int, list[Refuse]] = {}
+    for refusal in refusals:
+        by_notification.setdefault(id(refusal.notification), []).append(refusal)
+    return by_notification
 
 
 def _unwanted(batch: Sequence[Routed], actions: Sequence[Action]) -> int:

@@ -301,7 +301,7 @@ class Simulation:
         node = self.nodes[broker]
         if node is not None:
             self._unwanted_before += node.totals.unwanted
-            self._work_before = _sum(self._work_before, node.core.inspect().work)
+            self._work_before = self._work_before + node.core.inspect().work
         self.nodes[broker] = None
         for number in self._timers[broker].values():
             self._kernel.cancel(number)
@@ -473,7 +473,7 @@ class Simulation:
         """What all cores have done."""
         work = self._work_before
         for node in self._alive():
-            work = _sum(work, node.core.inspect().work)
+            work += node.core.inspect().work
         return work
 
     def _alive(self) -> list[Node]:
@@ -487,9 +487,4 @@ class Simulation:
         self.control_caused.clear()
         # Nodes go on counting: what they have counted so far is taken off from now on.
         self._unwanted_before -= self.unwanted
-        work = self.work
-        self._work_before = _sum(self._work_before, Work(-work.matched, -work.compared))
-
-
-def _sum(first: Work, second: Work) -> Work:
-    return Work(first.matched + second.matched, first.compared + second.compared)
+        self._work_before += -self.work

@@ -61,6 +61,10 @@ class Welcome(Said, frozen=True):
     credit: int = 0
     instance: str = ""
     agent: str = ""
+    # For a client: the broker's clock, in microseconds since 1970, and the last number (`$seq`) of this client that the
+    # broker knows. A client whose numbers begin after both needs no clock of its own.
+    now: int = 0
+    last_seq: int | None = None
 
 
 class Goodbye(Said, frozen=True):
@@ -115,11 +119,13 @@ class Accepted(Said, frozen=True):
 
 
 class Refused(Said, frozen=True):
-    """The broker has not done it. `number` is 0 for a notification whose publisher does not wait for an answer."""
+    """The broker has not done it. `number` is 0 for a notification whose publisher does not wait for an answer. If the
+    broker refuses the number of a notification (`$seq`), the numbers greater than `after` are those to go on with."""
 
     number: int
     kind: str
     reason: str
+    after: int | None = None
 
 
 class Credit(Said, frozen=True):

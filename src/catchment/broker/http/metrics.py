@@ -25,6 +25,8 @@ _TOTALS: Final = {
     "refused": "Requests and notifications refused",
     "unwanted": "Notifications received from a neighbor that nobody here or beyond wants",
     "looped": "Notifications dropped because they had crossed too many links",
+    "absurd": "Notifications received from a neighbor and dropped because their number is far ahead of the clock",
+    "old": "Notifications dropped because they were not newer than the last one of their source",
 }
 # All other methods are counted together: a client that makes up methods must not fill our memory.
 _METHODS: Final = frozenset({"GET", "POST", "DELETE", "HEAD", "WEBSOCKET"})
@@ -53,8 +55,9 @@ class BrokerCollector(Collector):
             "The name and the routing system of this broker",
             {"name": node.name, "routing": self._broker.config.routing},
         )
+        counts = node.counts()
         for name, text in _TOTALS.items():
-            count = getattr(node.totals, name) + (self._subscriptions.lost if name == "lost" else 0)
+            count = counts[name] + (self._subscriptions.lost if name == "lost" else 0)
             yield CounterMetricFamily(f"catchment_notifications_{name}", text, count)
         yield CounterMetricFamily(
             "catchment_gaps", "Gaps that clients were told, each time one changed", node.totals.gaps
@@ -64,6 +67,13 @@ class BrokerCollector(Collector):
         count = node.core.clients.subscriptions_count
         yield GaugeMetricFamily("catchment_subscriptions", "Subscriptions of clients of this broker", count)
         yield from _tables_and_work(inspection)
+        clients = node.core.clients
+        yield GaugeMetricFamily(
+            "catchment_suspended_bytes", "Memory for what waits for suspended identities", clients.waiting_bytes
+        )
+        yield GaugeMetricFamily(
+            "catchment_monitors_bytes", "Memory for the partial matches of patterns", clients.watching.bytes_count
+        )
         yield GaugeMetricFamily(
             "catchment_http_subscriptions", "Subscriptions made over HTTP", len(self._subscriptions)
         )

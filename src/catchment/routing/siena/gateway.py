@@ -345,7 +345,7 @@ class HybridCore:
         of a hybrid network knows all of it, so nothing is said of other brokers."""
         inspections = [part.inspect() for part in self._parts]
         tables = [table for each in inspections for table in each.tables if not _is_inner(table.holder)]
-        work = Work(sum(each.work.matched for each in inspections), sum(each.work.compared for each in inspections))
+        work = sum((each.work for each in inspections), Work())
         dropped = sum(each.dropped_records for each in inspections)
         return Inspection(tuple(sorted(tables)), work, dropped_records=dropped)
 

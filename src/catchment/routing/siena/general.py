@@ -296,7 +296,7 @@ class GeneralCore:
         return self.clients.matcher, self.remote.matcher
 
     def inspect(self) -> Inspection:
-        work = Work(self._matched, self.own.poset.compared)
+        work = Work(self._matched, self.own.poset.compared, self._newest.old_count)
         tables = (*self.clients.tables(), *self.remote.tables())
         return Inspection(tables, work, self.links.known_brokers(), self.links.dropped)
 
