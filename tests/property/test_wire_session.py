@@ -145,6 +145,8 @@ def _forwards(batch: Batch[Any]) -> Step:
     return lambda end: (batch_frame(routed), routed)
 
 
+LINK_KINDS: tuple[type, ...] = (*SYSTEMS[ROUTING].messages, LinkReport, Beat, Parting, Gap)
+
 note = st.builds(Notification, st.dictionaries(st.sampled_from("xyz"), st.integers(0, 9)))
 by_client = st.one_of(
     st.builds(_asks, st.builds(Request, st.just(0), requests)),
@@ -159,7 +161,7 @@ to_client = st.one_of(
 between_brokers = st.one_of(
     st.just(_ticks),
     st.builds(_forwards, BATCHES[SYSTEMS[ROUTING].header]),
-    *(st.builds(_says, KINDS[kind]) for kind in (*SYSTEMS[ROUTING].messages, LinkReport, Beat, Parting, Gap)),
+    *(st.builds(_says, KINDS[kind]) for kind in LINK_KINDS),
 )
 THEIRS = ThisBroker("theirs", ROUTING, OURS.language, "i2")
 PAIRS: dict[str, tuple[Callable[[], Session], Any, Any]] = {

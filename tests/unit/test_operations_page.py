@@ -34,6 +34,9 @@ LIMITS_IN = (
     "routing.siena.advertising",
     "routing.siena.delegating",
     "routing.siena.general",
+    "routing.messages",
+    "routing.parts.link_states",
+    "node.gaps",
     "routing.siena.thinning",
 )
 

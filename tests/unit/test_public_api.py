@@ -119,7 +119,7 @@ class Subscription(id, client, wanted)
     attribute id
     method to_json()
     attribute wanted
-function connect(url='', *, identity=None, reconnect=True, seen=None)
+function connect(url='', *, identity=None, reconnect=True, seen=None, on_gap=None)
 function connect_blocking(url='', *, identity=None, reconnect=True)
 """
 
@@ -166,6 +166,7 @@ BlockingSubscription
 Client
 ConnectionLostError
 Delivered
+GapSpan
 RefusedError
 Subscription
 connect

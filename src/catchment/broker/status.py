@@ -41,6 +41,7 @@ def status_of(broker: Broker) -> dict[str, Any]:
         "work": {"matched": inspection.work.matched, "compared": inspection.work.compared},
         "filters_apart": inspection.apart,
         "jobs": {"running": node.jobs.count, "clients_waiting": node.jobs.waiting_count},
+        "dropped_records": inspection.dropped_records,
         "timers": broker.timers_count,
         "publishers_held": len(broker.credits.held),
         "links_given_up": broker.credits.links_given_up,

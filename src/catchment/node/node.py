@@ -86,6 +86,8 @@ class Node:
         self.access = Access(name, core, self.clients)
         # Messages that the node has given to the core: each may have changed what is wanted here.
         self.messages_count = 0
+        # Is told each gap that this node tells: a host may log it.
+        self.on_gap: Callable[[Gap], None] = lambda gap: None
         self._now = now
         self._set_timer = set_timer
         self.jobs = Jobs(lambda: set_timer(SetTimer(TURN, now())))
@@ -433,6 +435,7 @@ class Node:
 
     def _tell_gap(self, gap: Gap, source: Neighbor | None) -> None:
         """Tells a gap to all clients, and to all neighbors but the one that it came from."""
+        self.on_gap(gap)
         for client in sorted(self.clients):
             self.totals.gaps += 1
             self.clients[client].outlet.tell_gap(gap)

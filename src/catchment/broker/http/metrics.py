@@ -24,6 +24,7 @@ _TOTALS: Final = {
     "lost": "Notifications dropped because a client was behind",
     "refused": "Requests and notifications refused",
     "unwanted": "Notifications received from a neighbor that nobody here or beyond wants",
+    "looped": "Notifications dropped because they had crossed too many links",
     "absurd": "Notifications received from a neighbor and dropped because their number is far ahead of the clock",
     "old": "Notifications dropped because they were not newer than the last one of their source",
 }
@@ -58,6 +59,9 @@ class BrokerCollector(Collector):
         for name, text in _TOTALS.items():
             count = counts[name] + (self._subscriptions.lost if name == "lost" else 0)
             yield CounterMetricFamily(f"catchment_notifications_{name}", text, count)
+        yield CounterMetricFamily(
+            "catchment_gaps", "Gaps that clients were told, each time one changed", node.totals.gaps
+        )
         yield GaugeMetricFamily("catchment_uptime_seconds", "Seconds since the broker started", self._broker.uptime_s)
         yield GaugeMetricFamily("catchment_clients", "Connected clients, including those over HTTP", len(node.clients))
         count = node.core.clients.subscriptions_count
