@@ -186,7 +186,7 @@ def test_what_waits_for_who_is_gone_is_not_counted(monkeypatch: pytest.MonkeyPat
     assert side.client_down(ALICE) == ["alice", "other"]
     assert side.waiting_bytes == 0
     assert not side._by_owner
-    assert not side._by_handler
+    assert not side._by_client
 
 
 def test_many_small_deliveries_are_bounded_by_what_they_take(monkeypatch: pytest.MonkeyPatch):

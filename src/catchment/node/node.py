@@ -162,7 +162,12 @@ class Node:
         """Publishes, with one call of the core, all that one read of a client's connection brought. Each publication
         has the number of its answer, or 0 if the client does not wait for an answer. A publication with a source that
         is not the client's, or with a number that is out of range, is refused as a whole."""
-        outlet, now = self.clients[client].outlet, self._now()
+        self._publish(client, self.clients[client], publications)
+
+    def _publish(
+        self, client: Client, state: ClientState, publications: Sequence[tuple[int, Sequence[Notification]]]
+    ) -> None:
+        outlet, now = state.outlet, self._now()
         admitted: list[Notification] = []
         # By place in `publications`: those that are refused before the core sees them.
         refused_before: dict[int, Refuse] = {}
@@ -176,7 +181,7 @@ class Node:
                 self.totals.refused += len(batch)
                 refused_before[place] = Refuse(client, problem)
                 checked.append((number, ()))
-        refusals = _by_notification(self._publish(client, admitted))
+        refusals = _by_notification(self._taken(client, state, admitted))
         # In the order of the publications: answers come in the order in which a client asked.
         for place, (number, taken) in enumerate(checked):
             refused = [refusal for notification in taken for refusal in refusals.pop(id(notification), ())]
@@ -196,10 +201,10 @@ class Node:
             except CatchmentError as problem:
                 self.totals.refused += 1
                 refusals.append(Refuse(client, problem, notification))
-        return refusals + self._publish(client, admitted)
+        return refusals + self._taken(client, self.clients[client], admitted)
 
-    def _publish(self, client: Client, notifications: Sequence[Notification]) -> list[Refuse]:
-        self.clients[client].published += len(notifications)
+    def _taken(self, client: Client, state: ClientState, notifications: Sequence[Notification]) -> list[Refuse]:
+        state.published += len(notifications)
         self.totals.published += len(notifications)
         if not notifications:
             return []
