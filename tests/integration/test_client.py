@@ -252,6 +252,7 @@ def test_a_refusal_that_is_final_ends_a_client_that_connects_again():
             subscription = await subscribing
             fake.refusal = Goodbye("never", is_final=True)
             await wire.close()
+            await until(lambda: alice._failed is not None)
             with pytest.raises(LOST, match="never"):
                 await subscription.get()
 
