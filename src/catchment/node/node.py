@@ -23,7 +23,7 @@ from catchment.errors import CatchmentError, LimitError, shown
 from catchment.model.notification import Notification
 from catchment.node.access import Access
 from catchment.node.outlets import ClientOutlet, LinkOutlet
-from catchment.routing.core import RoutingCore
+from catchment.routing.core import RoutingCore, Work
 from catchment.routing.messages import (
     HOST,
     Action,
@@ -244,10 +244,12 @@ class Node:
     def now(self) -> Time:
         return self._now()
 
-    def counts(self) -> dict[str, int]:
-        """All totals, and how many notifications were dropped as old: by the core, and for identities."""
+    def counts(self, work: Work | None = None) -> dict[str, int]:
+        """All totals, and how many notifications were dropped as old: by the core, and for identities. `work` is the
+        core's, if the caller has asked for it already."""
         totals = {name: getattr(self.totals, name) for name in self.totals.__slots__}
-        return {**totals, "old": self.core.inspect().work.old + self.core.clients.old_count}
+        old = (work or self.core.inspect().work).old
+        return {**totals, "old": old + self.core.clients.old_count}
 
     # --- actions ---
 
