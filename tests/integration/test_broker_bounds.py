@@ -264,17 +264,18 @@ def test_a_broker_that_pings_and_does_not_read_fills_no_memory_of_a_client(monke
 
 
 def test_who_pings_a_websocket_and_does_not_read_is_ended(monkeypatch):
-    monkeypatch.setattr("catchment.broker.http.server.WEBSOCKET_OUTBOX_BYTES_MAX", 100_000)
+    monkeypatch.setattr("catchment.broker.http.protocols.WEBSOCKET_OUTBOX_BYTES_MAX", 100_000)
+    # Else it would rest long before.
+    monkeypatch.setattr("catchment.broker.http.protocols.PINGS_PER_S", 1e9)
     with Live() as live, socket.socket() as raw:
         b = live.broker()
         assert b.http is not None
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         raw.settimeout(30)
         raw.connect((b.http.address.host, b.http.address.port))
+        upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\n"
         key = "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n"
-        raw.sendall(
-            f"GET /events/ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n{key}\r\n".encode()
-        )
+        raw.sendall(f"GET /events/ws HTTP/1.1\r\nHost: localhost\r\n{upgrade}{key}\r\n".encode())
         assert b"101" in raw.recv(64)
         with pytest.raises(ConnectionError):
             raw.sendall(framed_ping(bytes(125)) * 1_000_000)

@@ -14,7 +14,7 @@ import pytest
 
 from catchment.broker import server as server_module
 from catchment.broker.config import Config
-from catchment.routing.messages import BrokerMessage, ClientRequest
+from catchment.routing.messages import Beat, BrokerMessage, ClientRequest, Gap, LinkReport, Parting
 from catchment.routing.systems import SYSTEMS
 from catchment.wire.frames import VERSION, Decoder
 from catchment.wire.messages import Batch
@@ -40,6 +40,9 @@ LIMITS_IN = (
     "broker.connection",
     "broker.credit",
     "broker.server",
+    "routing.messages",
+    "routing.parts.link_states",
+    "node.gaps",
 )
 
 
@@ -173,7 +176,10 @@ def test_every_message_between_brokers_is_on_the_page_with_its_fields_in_order()
     assert fields_by_name("message of a routing system") == {
         kind.__name__: list(kind.__struct_fields__) for kind in kinds
     }
-    assert fields_by_name("message between all brokers") == {"Batch": list(Batch.__struct_fields__)}
+    between_all = (Batch, LinkReport, Beat, Parting, Gap)
+    assert fields_by_name("message between all brokers") == {
+        kind.__name__: list(kind.__struct_fields__) for kind in between_all
+    }
 
 
 def test_the_version_is_that_of_the_code():

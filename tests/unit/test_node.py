@@ -16,7 +16,9 @@ from catchment.routing.messages import (
     Client,
     Deliver,
     DeliverSequence,
+    Gap,
     Header,
+    LinkMessage,
     MapIdentity,
     Neighbor,
     Refuse,
@@ -25,6 +27,7 @@ from catchment.routing.messages import (
     Subscribe,
     Suspend,
 )
+from catchment.routing.parts.link_states import Links
 from catchment.routing.siena.acyclic import AcyclicCore
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.general import GeneralCore
@@ -42,6 +45,9 @@ class Outlet:
     behind: bool = False
     too_long: bool = False
     put: list[object] = field(default_factory=list)
+    # What a node tells about gaps: apart, because most tests are not about that.
+    gaps: list[Gap] = field(default_factory=list)
+    told: list[LinkMessage] = field(default_factory=list)
 
     def _take(self, what: object) -> None:
         if self.too_long:
@@ -56,6 +62,12 @@ class Outlet:
 
     def tell_lost(self, identity: str, count: int) -> None:
         self.put.append(("lost", identity, count))
+
+    def tell_gap(self, gap: Gap) -> None:
+        self.gaps.append(gap)
+
+    def tell(self, message: LinkMessage) -> None:
+        self.told.append(message)
 
     def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
         self.put.append(("answer", number, [type(refusal.error) for refusal in refusals]))
@@ -266,6 +278,7 @@ def test_what_waits_for_a_suspended_client_is_wanted(broker: Node):
 def test_a_neighbor_that_is_refused_loses_its_link():
     broker = node_of(GeneralCore("1"))
     two, _ = linked(broker)
+    broker.told(TWO, Links("9", 1, ()))
     broker.told(TWO, WantsChange("9", 12, 10, (), (ALL,)))
     assert [what[0] for what in two.taken() if isinstance(what, tuple)] == ["ended"]
 
@@ -276,7 +289,8 @@ def test_a_message_that_is_too_long_ends_the_link(broker: Node):
     come(broker)
     assert two.taken() == [("ended", "Interest: FRAME_BYTES_MAX is 1, found more")]
     assert three.taken() == [Interest((), (ALL,))]
-    assert (broker.links[TWO].sent, broker.links[THREE].sent) == (0, 1)
+    # Each began with a report.
+    assert (broker.links[TWO].sent, broker.links[THREE].sent) == (1, 2)
 
 
 def test_a_link_that_is_gone_gets_nothing(broker: Node):

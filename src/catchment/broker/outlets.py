@@ -11,7 +11,7 @@ from typing import Final
 
 from catchment.broker.connection import Connection
 from catchment.errors import BadNumberError
-from catchment.routing.messages import BrokerMessage, Deliver, DeliverSequence, Refuse, Routed
+from catchment.routing.messages import BrokerMessage, Deliver, DeliverSequence, Gap, LinkMessage, Refuse, Routed
 from catchment.wire.frames import batch_frame, delivery_frame, pieces
 from catchment.wire.messages import Accepted, Batch, Delivery, Lost, Refused, SequenceDelivery
 
@@ -21,7 +21,7 @@ FORWARD_MAX: Final = 1_024
 
 class FramesToClient:
     def __init__(self, connection: Connection) -> None:
-        assert connection.session.may_send(Delivery, SequenceDelivery, Lost, Accepted, Refused)
+        assert connection.session.may_send(Delivery, SequenceDelivery, Lost, Gap, Accepted, Refused)
         self._connection = connection
 
     def deliver(self, delivery: Deliver) -> None:
@@ -32,6 +32,9 @@ class FramesToClient:
 
     def tell_lost(self, identity: str, count: int) -> None:
         self._connection.send(Lost(identity, count))
+
+    def tell_gap(self, gap: Gap) -> None:
+        self._connection.send(gap)
 
     def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
         self._connection.send(_answer(number, refusals))
@@ -49,6 +52,9 @@ class FramesToNeighbor:
         self._connection = connection
 
     def send(self, message: BrokerMessage) -> None:
+        self._connection.send(message)
+
+    def tell(self, message: LinkMessage) -> None:
         self._connection.send(message)
 
     def forward(self, batch: Sequence[Routed], is_relayed: bool) -> int:

@@ -26,13 +26,16 @@ from typing import TYPE_CHECKING, Final
 from catchment.broker.config import Address, Config
 from catchment.broker.connection import Connection
 from catchment.broker.credit import CREDIT, Credits
+from catchment.broker.half_sent import HalfSent
 from catchment.broker.idle import keep_prepared
+from catchment.broker.outboxes import Outboxes
 from catchment.broker.outlets import FramesToClient, FramesToNeighbor
 from catchment.broker.rivals import Rivals
 from catchment.broker.status import explained, status_of
+from catchment.broker.turns import Turns
 from catchment.errors import CatchmentError, shown
 from catchment.node import Node
-from catchment.routing.messages import BrokerMessage, Client, Neighbor, SetTimer, Time
+from catchment.routing.messages import BrokerMessage, Client, LinkMessage, Neighbor, SetTimer, Time
 from catchment.routing.systems import SYSTEMS
 from catchment.wire.greetings import ThisBroker
 from catchment.wire.messages import Batch, Hello, Look, Publish, Refused, Request, Seen, Unfit, Welcome, between_brokers
@@ -72,6 +75,9 @@ class Broker:
         self._by_who: dict[Client | Neighbor, Connection] = {}
         self._rivals = Rivals(self._loop, self._welcome_client, self._refuse_client)
         self.credits = Credits(config.name, self._loop.time)
+        self.turns = Turns(self._loop.time, self._loop.call_soon)
+        self.half_sent = HalfSent()
+        self.outboxes = Outboxes()
         self._tasks: list[asyncio.Task[None]] = []
         # Connections that this broker has opened: the address, and what is done when the connection has closed.
         self._dialing: dict[Connection, tuple[Address, asyncio.Future[None]]] = {}
@@ -134,6 +140,7 @@ class Broker:
 
     async def _drain(self) -> None:
         reason = f"{self.config.name} is shutting down"
+        self.node.part()
         for connection in list(self._connections):
             who = connection.who
             if isinstance(who, Client) and self._by_who.get(who) is connection:
@@ -169,12 +176,14 @@ class Broker:
         self.node.timer_fired(name)
 
     async def _watch(self) -> None:
-        """Sessions ping, and end when the other side is silent."""
+        """Sessions ping, and end when the other side is silent. Neighbors hear until when they have everything."""
         while True:
             await asyncio.sleep(TICK_S)
             now = self._loop.time()
+            self.outboxes.count_again()
             for connection in list(self._connections):
                 connection.tick(now)
+            self.node.beat()
 
     # --- links ---
 
@@ -239,6 +248,8 @@ class Broker:
                 self._looked(connection, event)
             case BrokerMessage():
                 self.node.told(_neighbor(connection), event)
+            case LinkMessage():
+                self.node.link_told(_neighbor(connection), event)
             case Hello(role="client"):
                 self._client_came(connection, event)
             case Hello():
@@ -367,6 +378,8 @@ class Broker:
 
     def closed(self, connection: Connection, reason: str) -> None:
         self._connections.pop(connection, None)
+        self.half_sent.gone(connection)
+        self.outboxes.gone(connection)
         self.credits.gone(connection)
         address, closed = self._dialing.pop(connection, (None, None))
         if closed is not None and not closed.done():

@@ -2,9 +2,10 @@
 
 Reconnecting. A client that has lost its connection connects again, at first soon, then every few seconds. It states
 again what it wants and offers, and says what it has been delivered, so that nothing comes twice. Notifications that
-others published meanwhile are gone: the next delivery of each subscription says that there may be a gap. A publication
-or request that was under way when the connection was lost raises `ConnectionLostError`: nobody knows whether the broker
-has done it.
+others published meanwhile are gone: the next delivery of each subscription says that there may be a gap. It says so too
+when brokers tell that they may have lost notifications between them. `on_gap` is called at once in both cases. A
+publication or request that was under way when the connection was lost raises `ConnectionLostError`: nobody knows
+whether the broker has done it.
 
 Identities that the client has mapped to another client are mapped again. If that client is not back yet, this is
 tried again until it is; what the identities are due comes here until then.
@@ -25,8 +26,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
+from msgspec.structs import replace
+
 from catchment.client.connection import ConnectionToBroker, Delivering, connected
-from catchment.client.deliveries import Delivered, Queue
+from catchment.client.deliveries import Delivered, GapSpan, Queue
 from catchment.client.numbering import Numbering
 from catchment.client.problems import ConnectionLostError
 from catchment.errors import BadIdError, BadNumberError, CatchmentError, InputError, shown
@@ -40,6 +43,7 @@ from catchment.routing.messages import (
     Advertise,
     Cancel,
     ClientRequest,
+    Gap,
     MapIdentity,
     Resume,
     Subscribe,
@@ -47,6 +51,7 @@ from catchment.routing.messages import (
     Unadvertise,
     Unsubscribe,
     Wanted,
+    instant_of,
 )
 from catchment.routing.parts.newest import Newest
 from catchment.routing.parts.wanted import cancels
@@ -87,11 +92,19 @@ class Client:
     """Made by `connect`."""
 
     def __init__(
-        self, url: str, identity: str, *, reconnect: bool = True, seen: Mapping[str, int] | None = None
+        self,
+        url: str,
+        identity: str,
+        *,
+        reconnect: bool = True,
+        seen: Mapping[str, int] | None = None,
+        on_gap: Callable[[GapSpan], None] | None = None,
     ) -> None:
         if refusal := name_refusal(identity):
             raise BadIdError(f"identity: {refusal}")
         self.identity = identity
+        self._on_gap = on_gap
+        self._lost_connections = 0
         self.broker = ""
         self._host, self._port = _address(url)
         self._reconnects = reconnect
@@ -183,8 +196,9 @@ class Client:
                 problem = ConnectionLostError(f"the connection to {self.broker} was lost: {reason}")
                 self._fail(problem, problem)
                 return
-            for queue in self._queues():
-                queue.mark_gap()
+            self._lost_connections += 1
+            span = GapSpan(f"connection {self._lost_connections}", datetime.now(UTC), None)
+            self._mark_gap(span)
             if self._loop.time() - began > RETRY_S_MOST:
                 wait = RETRY_S_FIRST
             try:
@@ -192,6 +206,13 @@ class Client:
             except ConnectionLostError as problem:
                 self._fail(problem, problem)
                 return
+            self._mark_gap(replace(span, until=datetime.now(UTC)))
+
+    def _mark_gap(self, span: GapSpan) -> None:
+        for queue in self._queues():
+            queue.mark_gap(span)
+        if self._on_gap is not None:
+            self._on_gap(span)
 
     async def _reconnected(self, wait: float) -> tuple[ConnectionToBroker, float]:
         """The next connection, and how long to wait before the next attempt. ConnectionLostError if the broker has
@@ -425,6 +446,10 @@ class Client:
                 for queue in self._queues():
                     if not isinstance(queue, Subscription) or queue.identity == message.identity:
                         queue.miss(message.count)
+            case Gap():
+                until = instant_of(message.until) if message.until else None
+                span = GapSpan(message.id, instant_of(message.since), until, message.missed, message.link)
+                self._mark_gap(span)
 
     def _deliver(self, identity: str, ids: tuple[str, ...], notifications: tuple[Notification, ...], size: int) -> None:
         for notification in notifications:

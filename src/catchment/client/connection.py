@@ -14,9 +14,9 @@ from typing import Any, Final, Literal, cast
 from catchment.client.problems import ConnectionLostError, error_of
 from catchment.errors import CatchmentError
 from catchment.model.notification import Notification
-from catchment.routing.messages import ClientRequest
-from catchment.wire.messages import Accepted, Credit, Delivery, Lost, Refused, Seen, SequenceDelivery, Welcome
-from catchment.wire.session import TICK_S, ClientSession, Ended, Event, Write
+from catchment.routing.messages import ClientRequest, Gap
+from catchment.wire.messages import Accepted, Credit, Delivery, Lost, Pong, Refused, Seen, SequenceDelivery, Welcome
+from catchment.wire.session import TICK_S, Answered, ClientSession, Ended, Event, Write
 
 CONNECT_S_MAX: Final = 10.0
 # What waits to be sent: past it, publishing waits.
@@ -25,7 +25,7 @@ OUTBOX_BYTES: Final = 1_048_576
 CLOSE_S_MAX: Final = 5.0
 
 # What a broker delivers.
-Delivering = Delivery | SequenceDelivery | Lost
+Delivering = Delivery | SequenceDelivery | Lost | Gap
 log = logging.getLogger("catchment.client")
 
 
@@ -94,7 +94,7 @@ class ConnectionToBroker(asyncio.Protocol):
 
     def _handle(self, event: Event) -> None:
         match event:
-            case Delivery() | SequenceDelivery() | Lost():
+            case Delivery() | SequenceDelivery() | Lost() | Gap():
                 self._came(event, self.session.frame_bytes)
             case Accepted():
                 self._answer(event.number, None)
@@ -115,6 +115,8 @@ class ConnectionToBroker(asyncio.Protocol):
                 self._ready(self, event)
             case Ended():
                 self._close(event.goodbye)
+            case Pong() | Answered():
+                pass
             case _:
                 raise AssertionError(f"{type(event).__name__} at a client")
 

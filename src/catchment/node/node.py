@@ -9,6 +9,7 @@ asyncio server and the simulator both drive nodes, so a simulation shows what th
 - Who may ask for what, and publish as whom (`access.py`), with which numbers (`numbers.py`).
 - What is dropped. While a client is behind, the node drops and counts the deliveries to it. As soon as the client has
   caught up, the node tells it how many it has lost.
+- What neighbors and clients hear of what may be lost between brokers (`gaps.py`).
 - What ends a link. The core refused something that the neighbor said, or a message to the neighbor is too long.
 """
 
@@ -22,11 +23,15 @@ from typing import Any, Final, assert_never
 from catchment.errors import CatchmentError, LimitError, shown
 from catchment.model.notification import Notification
 from catchment.node.access import Access
+from catchment.node.gaps import TIMER as GAPS_TIMER
+from catchment.node.gaps import Gaps, GapTimes
 from catchment.node.outlets import ClientOutlet, LinkOutlet
 from catchment.routing.core import RoutingCore, Work
 from catchment.routing.messages import (
+    HOPS_MOST,
     HOST,
     Action,
+    Beat,
     BrokerMessage,
     Client,
     ClientDown,
@@ -35,13 +40,16 @@ from catchment.routing.messages import (
     Deliver,
     DeliverSequence,
     Forward,
+    Gap,
     HostMessage,
     Interface,
     Keep,
     LinkDown,
+    LinkMessage,
     LinkUp,
     Missed,
     Neighbor,
+    Parting,
     Refuse,
     Routed,
     Send,
@@ -78,6 +86,9 @@ class LinkState:
     # sent is what the other end has heard.
     sent: int = 0
     heard: int = 0
+    # Notifications, and messages of the routing system that carry some: both ends count alike.
+    carried_out: int = 0
+    carried_in: int = 0
 
 
 @dataclass(slots=True)
@@ -92,6 +103,10 @@ class Totals:
     refused: int = 0
     # Notifications that a neighbor sent, and that this broker neither delivered nor forwarded nor kept.
     unwanted: int = 0
+    # Notifications that have crossed more than HOPS_MOST links: there is a loop.
+    looped: int = 0
+    # Gaps that clients were told, each time one began or changed.
+    gaps: int = 0
     # Notifications that a neighbor sent with a number that cannot be honest (`numbers.py`): they are dropped.
     absurd: int = 0
 
@@ -100,8 +115,16 @@ class Node:
     """A broker without its sockets."""
 
     def __init__(
-        self, name: str, core: RoutingCore[Any], now: Callable[[], Time], set_timer: Callable[[SetTimer], None]
+        self,
+        name: str,
+        core: RoutingCore[Any],
+        now: Callable[[], Time],
+        set_timer: Callable[[SetTimer], None],
+        incarnation: int | None = None,
+        gap_times: GapTimes | None = None,
     ) -> None:
+        """`incarnation` is greater than 0 and differs from those of earlier processes of this broker; without one, it
+        is the time."""
         self.name = name
         self.core = core
         self.clients: dict[Client, ClientState] = {}
@@ -112,6 +135,17 @@ class Node:
         self.messages_count = 0
         self._now = now
         self._set_timer = set_timer
+        self._gaps = Gaps(
+            name,
+            max(1, now()) if incarnation is None else incarnation,
+            now(),
+            tell=self._tell_gap,
+            send=self._tell_neighbor,
+            set_timer=lambda timer, at: set_timer(SetTimer(timer, at, is_idle=True)),
+            handled=lambda: self.totals.published + self.totals.received,
+            is_reached=self._is_reached,
+            times=gap_times,
+        )
 
     # --- connections ---
 
@@ -131,11 +165,24 @@ class Node:
     def link_up(self, neighbor: Neighbor, cost: int, outlet: LinkOutlet) -> None:
         self.link_down(neighbor)
         self.links[neighbor] = LinkState(outlet, cost)
+        self._gaps.link_up(neighbor, self._now())
         self._tell(LinkUp(cost), neighbor)
 
     def link_down(self, neighbor: Neighbor) -> None:
-        if self.links.pop(neighbor, None) is not None:
+        link = self.links.pop(neighbor, None)
+        if link is not None:
             self._tell(LinkDown(), neighbor)
+            self._gaps.link_down(neighbor, link.carried_out, link.carried_in, self._now())
+
+    def beat(self) -> None:
+        """Called from time to time: tells each neighbor until when it has everything."""
+        for neighbor in sorted(self.links):
+            self._gaps.beat(neighbor, self.links[neighbor].carried_out, self._now())
+
+    def part(self) -> None:
+        """This process ends: tells each neighbor that it has everything."""
+        for neighbor in sorted(self.links):
+            self._gaps.part(neighbor, len(self.links) == 1, self._now())
 
     # --- requests and publications of clients ---
 
@@ -208,6 +255,8 @@ class Node:
         self.totals.published += len(notifications)
         if not notifications:
             return []
+        if self._gaps.is_owing:
+            self._gaps.handles(self._now())
         batch = [Routed(notification) for notification in notifications]
         return self._perform(self.core.on_notifications(batch, client, self._now()))
 
@@ -218,10 +267,16 @@ class Node:
         link = self.links[neighbor]
         link.heard += 1
         link.received += len(batch)
+        link.carried_in += len(batch)
         self.totals.received += len(batch)
+        if any(routed.header.hops > HOPS_MOST for routed in batch):
+            self.totals.looped += sum(routed.header.hops > HOPS_MOST for routed in batch)
+            batch = [routed for routed in batch if routed.header.hops <= HOPS_MOST]
         plausible = self.access.numbers.plausible(batch, self._now())
         self.totals.absurd += len(batch) - len(plausible)
         batch = plausible
+        if self._gaps.is_owing:
+            self._gaps.handles(self._now())
         actions = self.core.on_notifications(batch, neighbor, self._now()) if batch else []
         self.totals.unwanted += _unwanted(batch, actions)
         self._perform(actions)
@@ -229,9 +284,19 @@ class Node:
     def told(self, neighbor: Neighbor, message: BrokerMessage) -> None:
         """A neighbor has sent a message of the routing system."""
         self.links[neighbor].heard += 1
+        self.links[neighbor].carried_in += int(message.carries_notifications)
         self._tell(message, neighbor)
 
+    def link_told(self, neighbor: Neighbor, message: LinkMessage) -> None:
+        """The node of a neighbor has sent a message."""
+        link = self.links[neighbor]
+        link.heard += int(_is_counted(message))
+        self._gaps.heard(neighbor, message, link.carried_in, self._now())
+
     def timer_fired(self, name: str) -> None:
+        if name == GAPS_TIMER:
+            self._gaps.on_timer(self._now())
+            return
         self._tell(TimerFired(name), HOST)
 
     def _tell(self, message: ClientRequest | HostMessage | BrokerMessage, source: Interface) -> list[Refuse]:
@@ -335,6 +400,7 @@ class Node:
         link = self.links.get(action.interface)
         if link is not None:
             link.forwarded += len(action.batch)
+            link.carried_out += len(action.batch)
             self.totals.forwarded += len(action.batch)
             link.sent += link.outlet.forward(action.batch, action.is_relayed)
 
@@ -349,6 +415,32 @@ class Node:
             link.outlet.end(f"{type(message).__name__}: {problem}")
         else:
             link.sent += 1
+            link.carried_out += int(message.carries_notifications)
+
+    # --- gaps ---
+
+    def _tell_neighbor(self, neighbor: Neighbor, message: LinkMessage) -> None:
+        link = self.links[neighbor]
+        link.outlet.tell(message)
+        link.sent += int(_is_counted(message))
+
+    def _tell_gap(self, gap: Gap, source: Neighbor | None) -> None:
+        """Tells a gap to all clients, and to all neighbors but the one that it came from."""
+        for client in sorted(self.clients):
+            self.totals.gaps += 1
+            self.clients[client].outlet.tell_gap(gap)
+        for neighbor in sorted(self.links):
+            if neighbor != source:
+                self._tell_neighbor(neighbor, gap)
+
+    def _is_reached(self, broker: str) -> bool | None:
+        brokers = self.core.inspect().brokers
+        return None if brokers is None else any(known.is_reached for known in brokers if known.name == broker)
+
+
+def _is_counted(message: LinkMessage) -> bool:
+    """Whether a message counts when the ends of a link are compared: beats come and go in a network at rest too."""
+    return not isinstance(message, Beat | Parting)
 
 
 def _by_notification(refusals: Sequence[Refuse]) -> dict[int, list[Refuse]]:

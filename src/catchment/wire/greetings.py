@@ -9,18 +9,15 @@ that `model/names.py` allows.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from msgspec import Struct
 
 from catchment.errors import BadIdError, shown
 from catchment.model.names import HTTP_PUBLISHER, length_refusal, name_refusal, spelling_refusal
-from catchment.routing.messages import ClientRequest, MapIdentity
+from catchment.routing.messages import LINK_COST_MAX, ClientRequest, MapIdentity
 from catchment.wire.frames import VERSION
 from catchment.wire.messages import Hello, Welcome
-
-# Costs along a path are added: over a million links of this cost the sum is still far from 64 bits.
-LINK_COST_MAX: Final = 1_000_000
 
 
 class ThisBroker(Struct, frozen=True):

@@ -15,7 +15,17 @@ from msgspec import Struct
 
 from catchment.errors import CatchmentError
 from catchment.model.notification import Notification
-from catchment.routing.messages import BrokerMessage, ClientRequest, Header, Routed, Said
+from catchment.routing.messages import (
+    Beat,
+    BrokerMessage,
+    ClientRequest,
+    Gap,
+    Header,
+    LinkReport,
+    Parting,
+    Routed,
+    Said,
+)
 
 # --- beginning and end --------------------------------------------------------------------------
 
@@ -179,7 +189,7 @@ class Batch(Said, Generic[H], frozen=True):
 def between_brokers(messages: Iterable[type[BrokerMessage]], header: type[Header]) -> Any:
     """What two linked brokers of a routing system may say to each other, as a union of types."""
     batch: Any = Batch[header]  # type: ignore[valid-type]
-    return reduce(or_, messages, Goodbye | Ping | Pong | batch)
+    return reduce(or_, messages, Goodbye | Ping | Pong | LinkReport | Beat | Parting | Gap | batch)
 
 
 # --- what does not travel -----------------------------------------------------------------------
