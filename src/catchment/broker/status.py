@@ -48,7 +48,7 @@ def status_of(broker: Broker) -> dict[str, Any]:
         "bytes_given_up": broker.credits.bytes_given_up,
         "suspended_bytes": node.core.clients.waiting_bytes,
         "monitors_bytes": node.core.clients.watching.bytes_count,
-        "totals": node.counts(),
+        "totals": node.counts(inspection.work),
         "links": [
             {
                 "neighbor": neighbor.name,

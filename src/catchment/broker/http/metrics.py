@@ -55,7 +55,7 @@ class BrokerCollector(Collector):
             "The name and the routing system of this broker",
             {"name": node.name, "routing": self._broker.config.routing},
         )
-        counts = node.counts()
+        counts = node.counts(inspection.work)
         for name, text in _TOTALS.items():
             count = counts[name] + (self._subscriptions.lost if name == "lost" else 0)
             yield CounterMetricFamily(f"catchment_notifications_{name}", text, count)
