@@ -32,8 +32,11 @@ LIMITS_IN = (
     "model.filter",
     "routing.parts.clients",
     "node.node",
+    "broker.allowance",
     "broker.connection",
     "broker.credit",
+    "broker.half_sent",
+    "broker.outboxes",
     "broker.server",
 )
 
