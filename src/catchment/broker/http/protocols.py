@@ -205,6 +205,9 @@ class HttpConnection(H11Protocol):
         self._watch()
         return self._is_waiting
 
+    def crash(self) -> None:
+        self.transport.abort()
+
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """From now on another protocol has the connection."""
         self._is_upgraded = True
@@ -335,6 +338,10 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         if not self._unhandled and not self._is_resting and not self.read_paused:
             _set_reading(self.transport, True)
         return self._is_waiting
+
+    def crash(self) -> None:
+        self._unhandled.clear()
+        self.transport.abort()
 
     async def send(self, message: Any) -> None:
         await super().send(message)
