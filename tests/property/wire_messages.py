@@ -90,7 +90,7 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
     said.LinkReport: st.builds(said.LinkReport, records, records, records, records),
     said.Beat: st.builds(said.Beat, records, records, records),
     said.Parting: st.builds(said.Parting, records, st.booleans()),
-    said.Gap: st.builds(said.Gap, brokers, records, st.tuples(texts, texts), records, records, st.none() | records),
+    said.Gap: st.builds(said.Gap, brokers, records, st.tuples(brokers, brokers), records, records, st.none() | records),
     wire.Seen: st.builds(wire.Seen, numbers, plain),
     wire.Batch: st.one_of(*BATCHES.values()),
     siena.Interest: interest,
