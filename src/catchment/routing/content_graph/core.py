@@ -413,11 +413,11 @@ class ContentGraphCore:
         return matchers
 
     def inspect(self) -> Inspection:
-        compared = sum(
-            place.rendezvous.preprocessor.compared for place in self.places.values() if place.rendezvous is not None
-        )
+        graphs = [place.rendezvous.preprocessor for place in self.places.values() if place.rendezvous is not None]
+        work = Work(self.stream.matched, sum(graph.compared for graph in graphs))
+        apart = sum(graph.apart for graph in graphs)
         tables = (*self.clients.tables(), *_summed(self._tables()))
-        return Inspection(tables, Work(self.stream.matched, compared), self.links.known_brokers())
+        return Inspection(tables, work, self.links.known_brokers(), apart, self.links.dropped)
 
     def _tables(self) -> Iterable[Table]:
         """At a rendezvous point: what each broker wants. Elsewhere: the nodes that each neighbor wants."""

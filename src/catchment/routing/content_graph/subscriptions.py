@@ -18,7 +18,7 @@ from catchment.errors import InputError, shown
 from catchment.model.filter import Filter
 from catchment.routing.content_graph.places import Place
 from catchment.routing.content_graph.settings import Namespaces
-from catchment.routing.messages import Action, Cancel, Client, ClientRequest, Subscribe, Unsubscribe, Wanted
+from catchment.routing.messages import Action, Cancel, CancelMany, Client, ClientRequest, Subscribe, Unsubscribe, Wanted
 from catchment.routing.parts.clients import ClientSide
 from catchment.routing.parts.wanted import filters_for
 
@@ -58,6 +58,8 @@ class Subscriptions:
                 return due, self._changed([], [held[message.id]])
             case Cancel():
                 return due, self._changed([held.pop(message.id, [])], [])
+            case CancelMany():
+                return due, self._changed([held.pop(id) for id in message.ids if id in held], [])
             case Unsubscribe():
                 kept = self._clients.wants_of(message.identity)
                 return due, self._changed([held.pop(id) for id in list(held) if id not in kept], [])

@@ -85,6 +85,11 @@ class FilterPreprocessor(FilterTagger):
     def compared(self) -> int:
         return self._poset.compared
 
+    @property
+    def apart(self) -> int:
+        """Filters whose place would take too many steps to find: they have no edges."""
+        return self._poset.apart
+
     def add(self, node: int, subscription: Filter) -> Place:
         placement = self._poset.insert(subscription)
         if placement.case is Case.EXISTING:
