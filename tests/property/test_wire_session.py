@@ -22,6 +22,7 @@ from catchment.wire.messages import (
     Look,
     Lost,
     Ping,
+    Pong,
     Publish,
     Refused,
     Request,
@@ -199,7 +200,7 @@ def test_byte_by_byte_is_the_same_as_whole_and_is_what_was_said(dialer, data, si
         assert at_end.session.state is at_whole_end.session.state
         assert at_end.session.state in ESTABLISHED
         heard = [each.routed() if isinstance(each, Batch) else each for each in at_end.heard[1:]]
-        answers = (Accepted, Refused, Seen)
+        answers = (Accepted, Refused, Seen, Pong)
         assert [each for each in heard if not isinstance(each, answers)] == meant
     client = cut[0].session
     if isinstance(client, ClientSession):

@@ -60,6 +60,7 @@ class Filter(text)
     class method from_json(data)
     property is_empty
     property is_normal
+    property is_opaque
     method matches(notification)
     property names
     class method nothing()
