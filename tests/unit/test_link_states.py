@@ -336,6 +336,23 @@ def test_who_makes_up_brokers_takes_no_place_from_others(monkeypatch):
     assert "4" in states.reached
 
 
+def test_wants_of_those_that_cannot_be_reached_make_room_for_others(monkeypatch):
+    monkeypatch.setattr(remote, "REMOTE_FILTERS_MAX", 2)
+    core = GeneralCore("1")
+    for neighbor in (TWO, THREE):
+        core.on_message(LinkUp(), neighbor, 0)
+        core.on_message(Links(neighbor.name, 1, (("1", 1),)), neighbor, 0)
+    core.on_message(Links("9", 1, ()), TWO, 0)
+    core.on_message(Wants("9", 1, (Filter("x = 1"), Filter("x = 2"))), TWO, 0)
+    one_more = Wants("3", 1, (WIDE,))
+    # It may have come a moment ago: perhaps the rest of it follows.
+    (refused,) = core.on_message(one_more, THREE, 1)
+    assert isinstance(refused, Refuse)
+    core.on_message(TimerFired(CHECK_TIMER), HOST, CHECK_US)
+    assert core.on_message(one_more, THREE, CHECK_US) == [Send(TWO, one_more)]
+    assert (core.wants_of("9"), core.wants_of("3")) == ((), (WIDE,))
+
+
 def test_a_neighbor_that_finds_no_room_is_told_so(monkeypatch):
     monkeypatch.setattr(link_states, "BROKERS_MAX", 3)
     states = linked(LinkStates("1"))
