@@ -8,8 +8,10 @@ import pytest
 from msgspec import ValidationError, msgpack
 
 from catchment.errors import LimitError, RemoteProtocolError
+from catchment.model.advertisement import Advertisement
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.routing.baselines.centralized import CentralizedCore
 from catchment.routing.baselines.messages import AddressedHeader, Registration
 from catchment.routing.messages import (
@@ -37,9 +39,20 @@ from catchment.routing.parts.link_states import (
     Links,
     LinkStates,
 )
+from catchment.routing.siena import advertising
+from catchment.routing.siena.delegating import DelegatingCore
 from catchment.routing.siena.gateway import HybridCore, Membership
 from catchment.routing.siena.general import GeneralCore
-from catchment.routing.siena.messages import Held, OriginHeader, Part, Wants, WantsChange
+from catchment.routing.siena.messages import (
+    Advertised,
+    Delegated,
+    Held,
+    Interest,
+    OriginHeader,
+    Part,
+    Wants,
+    WantsChange,
+)
 from catchment.sim.conformance.checkers import reachable
 from catchment.sim.network import Quality
 from catchment.sim.simulation import Simulation
@@ -413,11 +426,20 @@ def test_a_port_of_a_gateway_forgets_too_and_tells_the_hub():
     assert port.wants_of("2") == ()
 
 
-def test_parts_that_were_not_delegated_and_filters_that_were_not_announced_change_nothing(monkeypatch):
-    from catchment.model.pattern import Pattern
-    from catchment.routing.siena.delegating import DelegatingCore
-    from catchment.routing.siena.messages import Advertised, Delegated, Interest
+def test_what_is_remembered_of_filters_that_come_and_go_is_bounded(monkeypatch):
+    monkeypatch.setattr(advertising, "OVERLAPS_KEPT_MAX", 10)
+    core = advertising.AdvertisingCore("1")
+    core.on_message(LinkUp(), TWO, 0)
+    core.on_message(LinkUp(), THREE, 0)
+    core.on_message(Advertised((), (Advertisement("x any"),)), THREE, 0)
+    for number in range(100):
+        filter = Filter(f"x = {number}")
+        assert core.on_message(Interest((), (filter,)), TWO, 0) == [Send(THREE, Interest((), (filter,)))]
+        assert core.on_message(Interest((filter,), ()), TWO, 0) == [Send(THREE, Interest((filter,), ()))]
+    assert all(len(known) <= 10 for known in core._told_of.values())
 
+
+def test_parts_that_were_not_delegated_and_filters_that_were_not_announced_change_nothing(monkeypatch):
     monkeypatch.setattr(remote, "REMOTE_FILTERS_MAX", 3)
     core = DelegatingCore("1")
     core.on_message(LinkUp(), TWO, 0)
