@@ -24,13 +24,14 @@ Who may speak for an identity: its owner, and the client that the owner has mapp
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
 from catchment.errors import BadIdError, LimitError, shown
 from catchment.matching.ids import Id
 from catchment.model.advertisement import Advertisement
+from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification, memory_bytes
 from catchment.model.pattern import Pattern
@@ -39,6 +40,7 @@ from catchment.routing.messages import (
     Action,
     Advertise,
     Cancel,
+    CancelMany,
     Client,
     ClientRequest,
     ClientUp,
@@ -106,6 +108,8 @@ class Identity:
     # By subscription id: its numbers in the matcher. A pattern has one number for each of its filters.
     numbers: dict[str, list[int]] = field(default_factory=dict)
     newest: Newest = field(default_factory=lambda: Newest(SEEN_SOURCES_MAX))
+    # By channel: the same for notifications that come on ways of their own (`newest_of`).
+    newest_by_channel: dict[str, Newest] = field(default_factory=dict)
     # Clients that the owner lets publish under this name, besides the handler.
     publishers: set[Client] = field(default_factory=set)
     # None unless the identity is suspended.
@@ -113,11 +117,21 @@ class Identity:
     # Deliveries dropped while the identity is suspended; it is told when it resumes.
     missed: int = 0
 
+    def newest_of(self, channel: str) -> Newest:
+        """What the identity has had on a channel. Channels are ways on which a publisher's notifications may overtake
+        each other: there is order on each of them, and none between them. A new channel begins with what the identity
+        had before it came (`newest`)."""
+        newest = self.newest_by_channel.get(channel)
+        if newest is None:
+            newest = self.newest_by_channel[channel] = Newest(SEEN_SOURCES_MAX)
+            newest.merge(self.newest.last)
+        return newest
+
 
 # For each subscription to a pattern: its id, and the places in the pattern of the filters that match.
 _Steps = tuple[tuple[str, tuple[int, ...]], ...]
 # An identity, the ids of its filter subscriptions that match, and its pattern subscriptions of which a filter matches.
-_Interested = tuple[Identity, tuple[str, ...], _Steps]
+Interested = tuple[Identity, tuple[str, ...], _Steps]
 
 
 class ClientSide:
@@ -177,6 +191,8 @@ class ClientSide:
         identity = self._identity(message.identity, client)
         self._hand_over(identity, client)
         identity.newest.merge(message.seen)
+        for newest in identity.newest_by_channel.values():
+            newest.merge(message.seen)
 
     def client_down(self, client: Client) -> list[str]:
         """Forgets the identities whose handler the client was, with their subscriptions. Returns their names."""
@@ -224,6 +240,11 @@ class ClientSide:
         known = self._identities.get(identity)
         return {} if known is None else known.subscriptions
 
+    def numbers_of(self, identity: str, id: str) -> Sequence[int]:
+        """The numbers of a subscription's filters, in their order: a pattern has several."""
+        known = self._identities.get(identity)
+        return () if known is None else known.numbers.get(id, ())
+
     def subscriptions_of(self, identity: str) -> dict[str, Wanted]:
         """A copy of `wants_of`."""
         return dict(self.wants_of(identity))
@@ -256,6 +277,10 @@ class ClientSide:
                 if message.id not in identity.subscriptions:
                     raise BadIdError(f"{shown(message.identity)} has no subscription {shown(message.id)}")
                 self._drop(identity, message.id)
+            case CancelMany():
+                for id in message.ids:
+                    if id in identity.subscriptions:
+                        self._drop(identity, id)
             case Advertise():
                 _advertise(identity, message.advertisement)
             case Unadvertise():
@@ -308,19 +333,55 @@ class ClientSide:
             return []
         actions: list[Action] = []
         for notification, interested in zip(batch, self.matcher.answers(batch), strict=True):
-            for identity, ids, steps in interested:
-                # `is_new` comes last, because it also remembers the notification as delivered to this identity.
-                if (only is None or identity.name == only) and identity.newest.is_new(notification):
-                    if ids and identity.waiting is None:
-                        actions.append(Deliver(identity.client, identity.name, notification, ids))
-                    elif ids:
-                        self._give(identity, _Due((notification,), ids, False), actions)
-                        actions.append(Keep(notification))
-                    if steps and notification.time is not None:
-                        self._watch(identity, steps, notification, now, actions)
+            self._due_to(interested, notification, now, actions, only)
         return actions
 
-    def _interested(self, numbers: Sequence[Id]) -> tuple[_Interested, ...]:
+    def due_to(
+        self, interested: Iterable[Interested], notification: Notification, now: Time, channel: str = ""
+    ) -> list[Action]:
+        """The deliveries of one notification to those who are known to be interested in it: for cores that do not match
+        content. `channel` is the way on which it came (`Identity.newest_of`)."""
+        actions: list[Action] = []
+        self._due_to(interested, notification, now, actions, None, channel)
+        return actions
+
+    def _due_to(
+        self,
+        interested: Iterable[Interested],
+        notification: Notification,
+        now: Time,
+        actions: list[Action],
+        only: str | None,
+        channel: str = "",
+    ) -> None:
+        for identity, ids, steps in interested:
+            newest = identity.newest_of(channel) if channel else identity.newest
+            # `is_new` comes last, because it also remembers the notification as delivered to this identity.
+            if (only is None or identity.name == only) and newest.is_new(notification):
+                if ids and identity.waiting is None:
+                    actions.append(Deliver(identity.client, identity.name, notification, ids))
+                elif ids:
+                    self._give(identity, _Due((notification,), ids, False), actions)
+                    actions.append(Keep(notification))
+                if steps and notification.time is not None:
+                    self._watch(identity, steps, notification, now, actions)
+
+    def interested(self, numbers: Sequence[Id]) -> tuple[Interested, ...]:
+        """Who is interested in a notification that the filters with these numbers match (`numbers_of`)."""
+        return self._interested(numbers)
+
+    def asked(self, number: Id) -> Filter | Cesql:
+        """The filter or expression with this number, as it was asked for."""
+        identity, id, step = self._owners[number]
+        wanted = identity.subscriptions[id]
+        return wanted.filters[step or 0] if isinstance(wanted, Pattern) else wanted
+
+    def matches(self, number: Id, notification: Notification) -> bool:
+        """Whether the filter or expression with this number matches a notification."""
+        asked = self.asked(number)
+        return asked.matches(notification.matched if isinstance(asked, Cesql) else notification)
+
+    def _interested(self, numbers: Sequence[Id]) -> tuple[Interested, ...]:
         """The identities that are interested in a notification, given the numbers of the filters that match it. The
         matcher recalls this answer until a filter is added or removed."""
         ids_by_identity: dict[str, list[str]] = {}
@@ -369,6 +430,18 @@ class ClientSide:
             identity.missed += count
         elif count:
             actions.append(Missed(identity.client, identity.name, count))
+
+    def missed(self, counts: Mapping[int, int]) -> list[Action]:
+        """Tells identities how many notifications were lost on their way: at most so many for the filter with each
+        number. What several filters of an identity have lost is counted once, by the largest count."""
+        by_identity: dict[str, int] = {}
+        for number, count in counts.items():
+            name = self._owners[number][0].name
+            by_identity[name] = max(count, by_identity.get(name, 0))
+        actions: list[Action] = []
+        for name, count in sorted(by_identity.items()):
+            self._miss(self._identities[name], count, actions)
+        return actions
 
     def _give(self, identity: Identity, due: _Due, actions: list[Action]) -> None:
         """Delivers, or lets the delivery wait if the identity is suspended."""
