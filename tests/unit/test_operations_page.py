@@ -35,6 +35,7 @@ LIMITS_IN = (
     "node.access",
     "node.numbers",
     "routing.parts.clients",
+    "routing.parts.identities",
     "routing.parts.newest",
     "routing.parts.remote",
     "routing.parts.watching",
