@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from catchment.model.cesql import Cesql
 from catchment.routing import messages as said
+from catchment.routing.baselines import messages as baseline
 from catchment.routing.baselines.messages import AddressedHeader, Registration
 from catchment.routing.parts.link_states import Links
 from catchment.routing.siena import messages as siena
@@ -37,6 +38,9 @@ HEADERS: dict[type, st.SearchStrategy[Any]] = {
     said.Header: st.builds(said.Header, hops),
     siena.OriginHeader: st.builds(siena.OriginHeader, hops, texts),
     AddressedHeader: st.builds(AddressedHeader, hops, st.none() | st.tuples(texts, texts)),
+    baseline.ReceiverHeader: st.builds(baseline.ReceiverHeader, hops, texts, texts),
+    baseline.TopicHeader: st.builds(baseline.TopicHeader, hops, texts, numbers),
+    baseline.ChannelHeader: st.builds(baseline.ChannelHeader, hops, texts, numbers),
 }
 BATCHES: dict[type, st.SearchStrategy[Any]] = {
     header: st.builds(wire.Batch, several(st.builds(wire.Parcel, made, several(notifications))))
@@ -87,6 +91,22 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
         siena.WantsChange, texts, counts, counts, several(some.filters), several(some.filters)
     ),
     Registration: st.builds(Registration, texts, counts, counts, st.booleans(), several(subscribe | cancel)),
+    baseline.Subscribed: st.builds(
+        baseline.Subscribed,
+        texts,
+        counts,
+        st.none() | counts,
+        several(st.tuples(texts, texts)),
+        several(st.tuples(st.tuples(texts, texts), wanted)),
+    ),
+    baseline.Channels: st.builds(
+        baseline.Channels,
+        texts,
+        counts,
+        st.none() | counts,
+        several(numbers),
+        several(st.tuples(numbers, several(numbers))),
+    ),
 }
 UNIONS: dict[str, Any] = {
     "to broker": TO_BROKER,

@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from msgspec import ValidationError, convert
 
 from catchment.errors import InputError, shown
-from catchment.routing.baselines.messages import AddressedHeader, CentralizedSettings, Registration
+from catchment.routing.baselines.messages import (
+    AddressedHeader,
+    CentralizedSettings,
+    ChannelHeader,
+    Channels,
+    ReceiverHeader,
+    Registration,
+    Subscribed,
+    TopicHeader,
+)
 from catchment.routing.messages import BrokerMessage, Header
 from catchment.routing.parts.link_states import Links
 from catchment.routing.settings import Settings
@@ -117,6 +126,24 @@ def _centralized(name: str, settings: CentralizedSettings) -> RoutingCore[Any]:
     return CentralizedCore(name, settings.center)
 
 
+def _unicast(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.baselines.unicast import UnicastCore
+
+    return UnicastCore(name)
+
+
+def _overlapping(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.baselines.overlapping import OverlappingCore
+
+    return OverlappingCore(name)
+
+
+def _disjunctive(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.baselines.disjunctive import DisjunctiveCore
+
+    return DisjunctiveCore(name)
+
+
 # --- the registry -------------------------------------------------------------------------------
 
 DEFAULT_SYSTEM: Final = "siena general"
@@ -186,6 +213,30 @@ _ALL: Final[tuple[RoutingSystem[Any], ...]] = (
         _centralized,
         (Links, Registration),
         AddressedHeader,
+    ),
+    RoutingSystem(
+        "unicast",
+        "the publisher's broker sends a copy to each client that wants it: a baseline",
+        Settings,
+        _unicast,
+        (Links, Subscribed),
+        ReceiverHeader,
+    ),
+    RoutingSystem(
+        "overlapping multicast",
+        "one copy for each topic that matches, to all that subscribed to it: a baseline",
+        Settings,
+        _overlapping,
+        (Links, Subscribed),
+        TopicHeader,
+    ),
+    RoutingSystem(
+        "disjunctive multicast",
+        "one copy, on a channel for the combination of topics that match: a baseline",
+        Settings,
+        _disjunctive,
+        (Links, Subscribed, Channels),
+        ChannelHeader,
     ),
 )
 SYSTEMS: Final[dict[str, RoutingSystem[Any]]] = {system.name: system for system in _ALL}

@@ -17,7 +17,14 @@ from typing import Any, Final
 from catchment.errors import InputError
 from catchment.routing.systems import SYSTEMS, RoutingSystem, system_named
 from catchment.sim.conformance.checkers import Network, reachable
-from catchment.sim.conformance.ideals.baselines import centralized_tables, flooding_tables, served_centrally
+from catchment.sim.conformance.ideals.baselines import (
+    centralized_tables,
+    disjunctive_tables,
+    flooding_tables,
+    overlapping_tables,
+    served_centrally,
+    unicast_tables,
+)
 from catchment.sim.conformance.ideals.delegating import delegating_tables
 from catchment.sim.conformance.ideals.general import general_tables
 from catchment.sim.conformance.ideals.hop_by_hop import acyclic_tables, advertising_tables, hierarchical_tables
@@ -68,8 +75,8 @@ class Entry:
     served: Callable[[Network, str], set[str]] = reachable
     # Whether notifications take the shortest way.
     is_direct: bool = True
-    # Whether no broker gets notifications that it has no use for. Masters and the center get all, and what is merged
-    # imperfectly lets more through.
+    # Whether no broker gets notifications that it has no use for. Masters and the center get all, what is merged
+    # imperfectly lets more through, and overlapping topics bring the same again.
     wastes_nothing: bool = True
     # Whether tables depend on the order in which filters came, not only on what is wanted.
     depends_on_order: bool = False
@@ -183,6 +190,10 @@ ENTRIES: Final[dict[str, Entry]] = {
         is_direct=False,
         wastes_nothing=False,
     ),
+    "unicast": Entry("unicast", ANY_NETWORK, unicast_tables),
+    # A broker that wants several topics of a notification gets several copies.
+    "overlapping multicast": Entry("overlapping multicast", ANY_NETWORK, overlapping_tables, wastes_nothing=False),
+    "disjunctive multicast": Entry("disjunctive multicast", ANY_NETWORK, disjunctive_tables),
     "siena general": Entry("siena general", ANY_NETWORK, general_tables),
     "siena hybrid": Entry("siena hybrid", HYBRIDS, hybrid_tables, _units, wastes_nothing=False),
     "siena hybrid advertising": Entry(

@@ -1,0 +1,167 @@
+"""Records that every broker floods: each broker has a table of its own, and keeps a copy of the table of every other.
+
+A table, the *record* of its *origin*, maps keys to values. The origin numbers each state of its record. It floods what
+has changed (`after` is the number of the state before), and gives a new neighbor the whole record (`after` is None). A
+broker passes a message on only when it is new to it, which ends the flooding.
+
+change       The origin applies it, gives it the next number, and floods it.
+whole        It replaces the known record of its origin if its number is greater, and is flooded on.
+gap          A change that does not follow the known state. A link keeps order, and a neighbor floods a record before
+             the changes that follow it, so a gap is the neighbor's mistake.
+own record   A broker hears its own record with a number that is not less than its current one: the record is from
+             before a crash, and the clock has gone back since. The broker states its record again, with a greater
+             number.
+link up      The broker sends all records that it has: two networks that were apart become one.
+
+Records of brokers that cannot be reached are kept until they are back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from catchment.errors import RemoteProtocolError
+from catchment.routing.messages import Neighbor, Time
+from catchment.routing.parts.link_states import following
+from catchment.routing.parts.remote import check_limit
+
+# Brokers whose records are kept, including those that are gone.
+RECORDS_MAX: Final = 10_000
+
+K = TypeVar("K", bound=Any)
+V = TypeVar("V")
+
+
+class Record(Protocol):
+    """A message about a record. Each system has a class of its own, with its types of keys and values."""
+
+    @property
+    def origin(self) -> str: ...
+    @property
+    def seq(self) -> int: ...
+    @property
+    def after(self) -> int | None: ...
+    @property
+    def gone(self) -> Sequence[Any]: ...
+    @property
+    def new(self) -> Sequence[tuple[Any, Any]]: ...
+
+
+R = TypeVar("R", bound=Record)
+
+
+class FloodedRecords(Generic[R, K, V]):
+    """The records of all brokers, at the broker `name`. `make` makes a message. `changed` is told of each change: the
+    origin, the entries that are gone, and those that are new. `weight` says for how many entries one value counts;
+    all entries together count at most for `weight_max`, whose name is `limit`."""
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[str, int, int | None, tuple[K, ...], tuple[tuple[K, V], ...]], R],
+        changed: Callable[[str, Mapping[K, V], Mapping[K, V]], None],
+        limit: str,
+        weight_max: int,
+        weight: Callable[[V], int] = lambda value: 1,
+    ) -> None:
+        self.name = name
+        self._make = make
+        self._changed = changed
+        self._limit, self._weight_max, self._weight = limit, weight_max, weight
+        # By origin: the number of the state, and the state.
+        self._seqs: dict[str, int] = {name: 0}
+        self._entries: dict[str, dict[K, V]] = {name: {}}
+        self._total = 0
+
+    @property
+    def origins(self) -> list[str]:
+        return sorted(self._entries)
+
+    def of(self, origin: str) -> Mapping[K, V]:
+        """The record of an origin. Not a copy: it changes with the next message."""
+        return self._entries.get(origin, {})
+
+    # --- our own record ---
+
+    def state(self, gone: Iterable[K], new: Mapping[K, V], now: Time) -> R:
+        """Changes our own record. Returns the message that is to be flooded."""
+        before = self._started(now)
+        seq = self._seqs[self.name] = following(before, now)
+        left = {key: self._entries[self.name][key] for key in gone}
+        self._apply(self.name, left, new)
+        return self._make(self.name, seq, before, tuple(left), tuple(new.items()))
+
+    def wholes(self, now: Time) -> list[R]:
+        """All records, for a new neighbor."""
+        self._started(now)
+        return [self._whole(origin) for origin in self.origins]
+
+    def _started(self, now: Time) -> int:
+        """The number of our record. The first message tells the time: our record has a number above those from before a
+        crash."""
+        if not self._seqs[self.name]:
+            self._seqs[self.name] = following(0, now)
+        return self._seqs[self.name]
+
+    def _whole(self, origin: str) -> R:
+        entries = self._entries[origin]
+        return self._make(origin, self._seqs[origin], None, (), tuple((key, entries[key]) for key in sorted(entries)))
+
+    # --- what neighbors say ---
+
+    def heard(self, record: R, source: Neighbor, now: Time) -> R | None:
+        """Takes what a neighbor says about a record. Returns what is to be flooded, None if nothing. LimitError if
+        there is no room for it; RemoteProtocolError if it contradicts what was said before."""
+        if record.origin == self.name:
+            return self._outbid(record, now)
+        known = self._seqs.get(record.origin)
+        if known is not None and record.seq <= known:
+            return None
+        gone, new = self._difference(record, source, known)
+        self._check_room(record.origin, gone, new)
+        self._seqs[record.origin] = record.seq
+        self._entries.setdefault(record.origin, {})
+        self._apply(record.origin, gone, new)
+        return record
+
+    def _outbid(self, record: R, now: Time) -> R | None:
+        mine = self._started(now)
+        # An echo of what we flooded needs no answer. Anything else with our number or a greater one is from before a
+        # crash: other brokers would prefer it to ours, so ours must get a number above it.
+        is_echo = record.seq == mine and (record.after is not None or dict(record.new) == self._entries[self.name])
+        if record.seq < mine or is_echo:
+            return None
+        self._seqs[self.name] = following(record.seq, now)
+        return self._whole(self.name)
+
+    def _difference(self, record: R, source: Neighbor, known: int | None) -> tuple[dict[K, V], dict[K, V]]:
+        """The entries that are gone and those that are new, if the record follows what is known."""
+        before, new = self._entries.get(record.origin, {}), dict(record.new)
+        if record.after is None:
+            gone = {key: value for key, value in before.items() if key not in new or new[key] != value}
+            return gone, {key: value for key, value in new.items() if key not in before or key in gone}
+        if record.after != known:
+            what = f"told a change of {record.origin} after {record.after}, known is {known}"
+            raise RemoteProtocolError(source.name, what)
+        if any(key not in before for key in record.gone) or any(key in before for key in new):
+            what = f"told a change of {record.origin} that takes away what is not there, or adds what is"
+            raise RemoteProtocolError(source.name, what)
+        return {key: before[key] for key in record.gone}, new
+
+    def _check_room(self, origin: str, gone: Mapping[K, V], new: Mapping[K, V]) -> None:
+        if origin not in self._entries:
+            check_limit("RECORDS_MAX", RECORDS_MAX, len(self._entries) + 1)
+        check_limit(self._limit, self._weight_max, self._total + self._weighed(new) - self._weighed(gone))
+
+    def _weighed(self, entries: Mapping[K, V]) -> int:
+        return sum(map(self._weight, entries.values()))
+
+    def _apply(self, origin: str, gone: Mapping[K, V], new: Mapping[K, V]) -> None:
+        entries = self._entries[origin]
+        for key in gone:
+            del entries[key]
+        entries.update(new)
+        self._total += self._weighed(new) - self._weighed(gone)
+        if gone or new:
+            self._changed(origin, gone, new)
