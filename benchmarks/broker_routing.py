@@ -1,6 +1,8 @@
 """`./dev bench broker --routing NAME,…`: live brokers with other routing systems, beside `siena general`.
 
-Systems take turns, run by run. The same load as without `--routing`, at one broker and over one link, for 1 and for 10,000 subscriptions."""
+Systems take turns, run by run. The load is the same as without `--routing`, at one broker and over one link, for 1 and
+for 10,000 subscriptions.
+"""
 
 from __future__ import annotations
 

@@ -26,6 +26,21 @@ from catchment.routing.baselines.messages import (
     Subscribed,
     TopicHeader,
 )
+from catchment.routing.content_graph.messages import (
+    ContentHeader,
+    GraphChange,
+    GraphSetup,
+    Left,
+    NodesGiven,
+    NodesRefused,
+    NodesWanted,
+    Resubscribed,
+    ResubscribedAck,
+    SubscribeNodes,
+    UnsubscribedAck,
+    UnsubscribeNodes,
+)
+from catchment.routing.content_graph.settings import ContentGraphSettings
 from catchment.routing.messages import BrokerMessage, Header
 from catchment.routing.parts.link_states import Links
 from catchment.routing.settings import Settings
@@ -144,6 +159,12 @@ def _disjunctive(name: str, settings: Settings) -> RoutingCore[Any]:
     return DisjunctiveCore(name)
 
 
+def _content_graph(name: str, settings: ContentGraphSettings) -> RoutingCore[Any]:
+    from catchment.routing.content_graph.core import ContentGraphCore
+
+    return ContentGraphCore(name, settings)
+
+
 # --- the registry -------------------------------------------------------------------------------
 
 DEFAULT_SYSTEM: Final = "siena general"
@@ -199,6 +220,27 @@ _ALL: Final[tuple[RoutingSystem[Any], ...]] = (
         _hybrid,
         (Interest, Advertised, Links, Wants, WantsChange),
         OriginHeader,
+    ),
+    RoutingSystem(
+        "content graph",
+        "filters become nodes of a graph; notifications carry the ids of nodes, and brokers on the way read only those",
+        ContentGraphSettings,
+        _content_graph,
+        (
+            Links,
+            NodesWanted,
+            NodesGiven,
+            SubscribeNodes,
+            GraphSetup,
+            NodesRefused,
+            UnsubscribeNodes,
+            UnsubscribedAck,
+            Left,
+            Resubscribed,
+            ResubscribedAck,
+            GraphChange,
+        ),
+        ContentHeader,
     ),
     RoutingSystem(
         "flooding",

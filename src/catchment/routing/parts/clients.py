@@ -20,13 +20,14 @@ Every core has a client side, so a client cannot tell which routing system serve
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from catchment.errors import BadIdError, LimitError, shown
 from catchment.matching.ids import Id
 from catchment.model.advertisement import Advertisement
+from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
@@ -103,7 +104,7 @@ class Identity:
 # For each subscription to a pattern: its id, and the places in the pattern of the filters that match.
 _Steps = tuple[tuple[str, tuple[int, ...]], ...]
 # An identity, the ids of its filter subscriptions that match, and its pattern subscriptions of which a filter matches.
-_Interested = tuple[Identity, tuple[str, ...], _Steps]
+Interested = tuple[Identity, tuple[str, ...], _Steps]
 
 
 class ClientSide:
@@ -162,6 +163,11 @@ class ClientSide:
         """What an identity has subscribed to, by subscription id. Not a copy: it changes with the next request."""
         known = self._identities.get(identity)
         return {} if known is None else known.subscriptions
+
+    def numbers_of(self, identity: str, id: str) -> Sequence[int]:
+        """The numbers of a subscription's filters, in their order: a pattern has several."""
+        known = self._identities.get(identity)
+        return () if known is None else known.numbers.get(id, ())
 
     def subscriptions_of(self, identity: str) -> dict[str, Wanted]:
         """A copy of `wants_of`."""
@@ -238,19 +244,51 @@ class ClientSide:
             return []
         actions: list[Action] = []
         for notification, interested in zip(batch, self.matcher.answers(batch), strict=True):
-            for identity, ids, steps in interested:
-                # `is_new` comes last, because it also remembers the notification as delivered to this identity.
-                if (only is None or identity.name == only) and identity.newest.is_new(notification):
-                    if ids and identity.waiting is None:
-                        actions.append(Deliver(identity.client, identity.name, notification, ids))
-                    elif ids:
-                        self._give(identity, _Due((notification,), ids, False), actions)
-                        actions.append(Keep(notification))
-                    if steps and notification.time is not None:
-                        self._watch(identity, steps, notification, now, actions)
+            self._due_to(interested, notification, now, actions, only)
         return actions
 
-    def _interested(self, numbers: Sequence[Id]) -> tuple[_Interested, ...]:
+    def due_to(self, interested: Iterable[Interested], notification: Notification, now: Time) -> list[Action]:
+        """The deliveries of one notification to those who are known to be interested in it: for cores that do not match
+        content."""
+        actions: list[Action] = []
+        self._due_to(interested, notification, now, actions, None)
+        return actions
+
+    def _due_to(
+        self,
+        interested: Iterable[Interested],
+        notification: Notification,
+        now: Time,
+        actions: list[Action],
+        only: str | None,
+    ) -> None:
+        for identity, ids, steps in interested:
+            # `is_new` comes last, because it also remembers the notification as delivered to this identity.
+            if (only is None or identity.name == only) and identity.newest.is_new(notification):
+                if ids and identity.waiting is None:
+                    actions.append(Deliver(identity.client, identity.name, notification, ids))
+                elif ids:
+                    self._give(identity, _Due((notification,), ids, False), actions)
+                    actions.append(Keep(notification))
+                if steps and notification.time is not None:
+                    self._watch(identity, steps, notification, now, actions)
+
+    def interested(self, numbers: Sequence[Id]) -> tuple[Interested, ...]:
+        """Who is interested in a notification that the filters with these numbers match (`numbers_of`)."""
+        return self._interested(numbers)
+
+    def asked(self, number: Id) -> Filter | Cesql:
+        """The filter or expression with this number, as it was asked for."""
+        identity, id, step = self._owners[number]
+        wanted = identity.subscriptions[id]
+        return wanted.filters[step or 0] if isinstance(wanted, Pattern) else wanted
+
+    def matches(self, number: Id, notification: Notification) -> bool:
+        """Whether the filter or expression with this number matches a notification."""
+        asked = self.asked(number)
+        return asked.matches(notification.matched if isinstance(asked, Cesql) else notification)
+
+    def _interested(self, numbers: Sequence[Id]) -> tuple[Interested, ...]:
         """The identities that are interested in a notification, given the numbers of the filters that match it. The
         matcher recalls this answer until a filter is added or removed."""
         ids_by_identity: dict[str, list[str]] = {}

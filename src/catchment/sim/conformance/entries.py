@@ -25,6 +25,7 @@ from catchment.sim.conformance.ideals.baselines import (
     served_centrally,
     unicast_tables,
 )
+from catchment.sim.conformance.ideals.content_graph import content_graph_tables
 from catchment.sim.conformance.ideals.delegating import delegating_tables
 from catchment.sim.conformance.ideals.general import general_tables
 from catchment.sim.conformance.ideals.hop_by_hop import acyclic_tables, advertising_tables, hierarchical_tables
@@ -119,6 +120,20 @@ def _center(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
     return {broker: {"center": topology.brokers[0]} for broker in topology.brokers}
 
 
+def _rendezvous(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
+    return {broker: {"rendezvous": topology.brokers[0]} for broker in topology.brokers}
+
+
+def _scoped_rendezvous(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
+    """Three namespaces with one rendezvous point: so a publisher's notifications come in order across namespaces."""
+    first = topology.brokers[0]
+    scopes = [
+        {"name": "north and south", "scope": "place in ('north', 'south')", "rendezvous": first},
+        {"name": "east", "scope": "place = 'east' and level > 2", "rendezvous": first},
+    ]
+    return {broker: {"rendezvous": first, "scopes": scopes} for broker in topology.brokers}
+
+
 def _units(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
     by_place: dict[str, Settings] = {}
     for broker, memberships in as_hybrid(topology).memberships().items():
@@ -194,6 +209,45 @@ ENTRIES: Final[dict[str, Entry]] = {
     # A broker that wants several topics of a notification gets several copies.
     "overlapping multicast": Entry("overlapping multicast", ANY_NETWORK, overlapping_tables, wastes_nothing=False),
     "disjunctive multicast": Entry("disjunctive multicast", ANY_NETWORK, disjunctive_tables),
+    "content graph": Entry(
+        "content graph", ANY_NETWORK, content_graph_tables, _rendezvous, served=served_centrally, is_direct=False
+    ),
+    "content graph minimal": Entry(
+        "content graph",
+        ANY_NETWORK,
+        content_graph_tables,
+        _rendezvous,
+        {"forwarding": "minimal", "preprocessing": "central"},
+        served=served_centrally,
+        is_direct=False,
+        wastes_nothing=False,
+    ),
+    "content graph stored": Entry(
+        "content graph",
+        ANY_NETWORK,
+        content_graph_tables,
+        _rendezvous,
+        {"forwarding": "stored"},
+        served=served_centrally,
+        is_direct=False,
+    ),
+    "content graph lists": Entry(
+        "content graph",
+        ANY_NETWORK,
+        content_graph_tables,
+        _rendezvous,
+        {"forwarding": "lists"},
+        served=served_centrally,
+        is_direct=False,
+    ),
+    "content graph scoped": Entry(
+        "content graph",
+        ANY_NETWORK,
+        content_graph_tables,
+        _scoped_rendezvous,
+        served=served_centrally,
+        is_direct=False,
+    ),
     "siena general": Entry("siena general", ANY_NETWORK, general_tables),
     "siena hybrid": Entry("siena hybrid", HYBRIDS, hybrid_tables, _units, wastes_nothing=False),
     "siena hybrid advertising": Entry(
