@@ -31,22 +31,28 @@ Departures from the text: a subscription names no namespace here, so it enters e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import repeat
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from catchment.errors import CatchmentError, InputError, RemoteProtocolError, shown
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
-from catchment.model.notification import Notification
 from catchment.routing.content_graph.copies import CHANGE_NODES_MAX, GraphCopy
 from catchment.routing.content_graph.edge import Edge
 from catchment.routing.content_graph.forwarders import FORWARDERS, HERE
-from catchment.routing.content_graph.messages import ContentHeader, NodesGiven, NodesWanted
+from catchment.routing.content_graph.messages import (
+    NodesGiven,
+    NodesWanted,
+    Numbers,
+    NumbersWanted,
+    Recover,
+    Recovered,
+)
+from catchment.routing.content_graph.places import Place
 from catchment.routing.content_graph.rendezvous import Entered, Rendezvous
 from catchment.routing.content_graph.router import Router, RouterMessage
 from catchment.routing.content_graph.settings import ContentGraphSettings, Namespace, Namespaces
+from catchment.routing.content_graph.stream import RECOVER_TIMER, Stream
 from catchment.routing.content_graph.table import ForwardingTable
 from catchment.routing.core import Inspection, Table, Work
 from catchment.routing.messages import (
@@ -57,7 +63,6 @@ from catchment.routing.messages import (
     ClientDown,
     ClientRequest,
     ClientUp,
-    Forward,
     HostMessage,
     Interface,
     LinkDown,
@@ -79,29 +84,14 @@ from catchment.routing.parts.recall import RecallingMatcher
 from catchment.routing.parts.remote import check_limit
 from catchment.routing.parts.wanted import filters_for
 
-# Links that a notification may cross: up and down the longest tree of a network that such brokers serve.
-HOPS_MAX: Final = 255
 # Brokers of one network, including those that are gone.
 BROKERS_MAX: Final = 10_000
 # The bytes of a node's id and of a subscriber in a table, for `Inspection`.
 ID_BYTES: Final = 8
 
-ContentGraphMessage = Links | NodesWanted | NodesGiven | RouterMessage
-
-
-@dataclass(slots=True)
-class Place:
-    """A namespace at this broker. `path` are the brokers from here to the rendezvous point, both included; empty if
-    there is no way."""
-
-    namespace: Namespace
-    router: Router
-    edge: Edge
-    path: tuple[str, ...] = ()
-
-    @property
-    def rendezvous(self) -> Rendezvous | None:
-        return self.router.rendezvous
+_RELAYED_UP = NodesWanted | NumbersWanted | Recover
+_RELAYED_DOWN = NodesGiven | Numbers | Recovered
+ContentGraphMessage = Links | _RELAYED_UP | _RELAYED_DOWN | RouterMessage
 
 
 # A filter of a client: its number at the client side, itself, and its places.
@@ -120,7 +110,7 @@ class ContentGraphCore:
         self.places = {namespace.name: self._place(namespace) for namespace in self.namespaces.all}
         # By identity and id: the filters of the subscription.
         self._held: dict[str, dict[str, _Held]] = {}
-        self._matched = 0
+        self.stream = Stream(name, settings, self.namespaces, self.places, self.links)
         self._is_refreshing = False
 
     def _place(self, namespace: Namespace) -> Place:
@@ -156,7 +146,8 @@ class ContentGraphCore:
                 gone = [self._held.pop(identity, {}) for identity in self.clients.client_down(source)]
                 return self._changed([held for some in gone for held in some.values()], [], now)
             case TimerFired():
-                return self._refresh(now)
+                is_refresh = not message.name.startswith(RECOVER_TIMER)
+                return self._refresh(now) if is_refresh else self.stream.on_timer(message.name, now)
             case LinkUp() | LinkDown() | Links():
                 assert isinstance(source, Neighbor)
                 return self._on_link(message, source, now)
@@ -169,26 +160,61 @@ class ContentGraphCore:
                 return self._on_neighbor(message, source, now)
 
     def _on_neighbor(
-        self, message: NodesWanted | NodesGiven | RouterMessage, source: Neighbor, now: Time
+        self, message: _RELAYED_UP | _RELAYED_DOWN | RouterMessage, source: Neighbor, now: Time
     ) -> list[Action]:
         place = self.places.get(message.namespace)
         if place is None:
             what = f"speaks of the namespace {shown(message.namespace)}, which is not in the settings here"
             return [Refuse(source, RemoteProtocolError(source.name, what))]
+        if isinstance(message, _RELAYED_UP):
+            return self._up(place, message, source, now)
+        if isinstance(message, _RELAYED_DOWN):
+            return self._down(place, message, now)
+        return place.router.on_message(message, source, now) + self._settled(place)
+
+    def _up(self, place: Place, message: _RELAYED_UP, source: Neighbor | None, now: Time) -> list[Action]:
+        """Takes what a broker asks the rendezvous point one step on. The answer goes down."""
+        if place.rendezvous is None:
+            up = place.router.up
+            return [] if up is None else [Send(up, message)]
+        # A broker that cannot be reached states everything again when it is back.
+        if message.origin not in self.links.tree(self.name):
+            return []
         match message:
             case NodesWanted():
-                return self._on_wanted(place, message, source, now)
+                return self._on_wanted(place, place.rendezvous, message, source, now)
+            case NumbersWanted():
+                return self._down(place, self.stream.numbers(place, message.origin, message.nodes), now)
+            case Recover():
+                return self._down(place, self.stream.answer(place, message), now)
+
+    def _down(self, place: Place, message: _RELAYED_DOWN, now: Time) -> list[Action]:
+        """Takes what the rendezvous point answers a broker one step on."""
+        if message.to != self.name:
+            hop = self.links.hops_from(place.namespace.rendezvous).get(message.to)
+            return [] if hop is None else [Send(Neighbor(hop), message)]
+        match message:
             case NodesGiven():
                 return self._on_given(place, message, now)
-            case _:
-                actions = place.router.on_message(message, source, now)
-                return actions + self._settled(place)
+            case Numbers():
+                return self.stream.told(place, message.numbers, now)
+            case Recovered():
+                return self.stream.on_recovered(place, message, now)
 
     def _settled(self, place: Place) -> list[Action]:
-        """After any change at a router: nodes that our clients wanted and that were refused are taken off."""
-        refused, place.router.refused_here = place.router.refused_here, []
+        """After any change at a router: nodes that our clients wanted and that were refused are taken off. Once a
+        subscription has reached the rendezvous point, numbers show what was sent while it was under way."""
+        router = place.router
+        refused, router.refused_here = router.refused_here, []
+        ready, router.ready_here = router.ready_here, []
         place.edge.deprive(refused)
-        return place.router.flush()
+        return router.flush() + self._ask_numbers(place, ready)
+
+    def _ask_numbers(self, place: Place, nodes: Sequence[int]) -> list[Action]:
+        up = place.router.up
+        if not nodes or up is None or not self.settings.recovery:
+            return []
+        return [Send(up, NumbersWanted(place.namespace.name, self.name, tuple(nodes)))]
 
     # --- clients ---
 
@@ -270,7 +296,7 @@ class ContentGraphCore:
         message = NodesWanted(name, self.name, links_seq, edge.seq, False, tuple(withdrawn), tuple(wanted))
         # First the nodes that are gone, then the filters: in between the rendezvous point has a node that nobody is
         # subscribed to, which does no harm.
-        return place.router.flush() + self._on_wanted(place, message, None, now)
+        return place.router.flush() + self._up(place, message, None, now)
 
     def _state_all(self, place: Place, now: Time) -> list[Action]:
         """Tells the rendezvous point everything that our clients want there, in as many messages as it needs."""
@@ -282,24 +308,18 @@ class ContentGraphCore:
                 edge.stated = (self.links.seq, edge.seq)
             some = tuple(filters[start : start + CHANGE_NODES_MAX])
             message = NodesWanted(place.namespace.name, self.name, self.links.seq, edge.seq, start == 0, (), some)
-            actions += self._on_wanted(place, message, None, now)
+            actions += self._up(place, message, None, now)
         return actions
 
-    def _on_wanted(self, place: Place, message: NodesWanted, source: Neighbor | None, now: Time) -> list[Action]:
-        """Takes what a broker wants one step on: into the graph at the rendezvous point, elsewhere up."""
-        if place.rendezvous is None:
-            up = place.router.up
-            return [] if up is None else [Send(up, message)]
-        # A broker that cannot be reached states everything again when it is back.
-        if message.origin not in self.links.tree(self.name):
-            return []
+    def _on_wanted(
+        self, place: Place, rendezvous: Rendezvous, message: NodesWanted, source: Neighbor | None, now: Time
+    ) -> list[Action]:
         try:
-            entered = place.rendezvous.enter(message, now)
+            entered = rendezvous.enter(message, now)
         except CatchmentError as problem:
             return [] if source is None else [Refuse(source, problem)]
         if entered is None:
             return []
-        actions = self._spread(place, entered)
         given = NodesGiven(
             message.namespace,
             message.origin,
@@ -307,9 +327,9 @@ class ContentGraphCore:
             message.seq,
             tuple(entered.given),
             tuple(entered.refused),
-            (),
+            rendezvous.log.numbers(node for _, node in entered.given) if self.settings.recovery else (),
         )
-        return actions + self._on_given(place, given, now)
+        return self._spread(place, entered) + self._down(place, given, now)
 
     def _spread(self, place: Place, entered: Entered) -> list[Action]:
         """Tells those concerned that the graph has changed."""
@@ -318,21 +338,12 @@ class ContentGraphCore:
         return self._settled(place)
 
     def _on_given(self, place: Place, message: NodesGiven, now: Time) -> list[Action]:
-        if message.to != self.name:
-            return self._down(place, message.to, message)
-        edge = place.edge
         # An answer to what we said before our last whole statement: the nodes may be gone.
-        if (message.links_seq, message.seq) < edge.stated:
+        if (message.links_seq, message.seq) < place.edge.stated:
             return []
         for filter, node in message.given:
-            edge.give(filter, node, now)
-        edge.refused.update(filter for filter in message.refused if filter not in edge.nodes)
-        return self._settled(place)
-
-    def _down(self, place: Place, broker: str, message: NodesGiven) -> list[Action]:
-        """Relays a message down the tree."""
-        hop = self.links.hops_from(place.namespace.rendezvous).get(broker)
-        return [] if hop is None else [Send(Neighbor(hop), message)]
+            place.edge.give(filter, node, now)
+        return self._settled(place) + self.stream.told(place, message.numbers, now)
 
     # --- links ---
 
@@ -402,121 +413,13 @@ class ContentGraphCore:
             actions += place.router.check(round(self.settings.expiry_s * SECOND), now)
             actions += place.router.refresh(now)
             actions += self._settled(place)
+            actions += self._ask_numbers(place, place.router.table.nodes_of(HERE))
         return [*actions, SetTimer("refresh", now + round(self.settings.refresh_s * SECOND), is_idle=True)]
 
     # --- notifications ---
 
     def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]:
-        outgoing = _Outgoing()
-        if isinstance(source, Client):
-            self._publish([routed.notification for routed in batch], outgoing, now)
-            return outgoing.actions()
-        assert isinstance(source, Neighbor)
-        for routed in batch:
-            header = routed.header
-            assert isinstance(header, ContentHeader)
-            place = self.places.get(header.namespace)
-            if place is None or header.hops > HOPS_MAX:
-                continue
-            if not header.is_rising:
-                self._fall(place, routed.notification, header, source, outgoing, now)
-            elif place.rendezvous is not None:
-                self._disseminate(place, [(routed.notification, header)], outgoing, now)
-            elif place.router.up is not None:
-                outgoing.add(place.router.up, routed.notification, _further(header), is_relayed=True)
-        return outgoing.actions()
-
-    def _publish(self, batch: Sequence[Notification], outgoing: _Outgoing, now: Time) -> None:
-        names = [self.namespaces.of(notification).name for notification in batch]
-        tags = {
-            name: self._tagged(
-                self.places[name], [each for each, other in zip(batch, names, strict=True) if other == name]
-            )
-            for name in dict.fromkeys(names)
-        }
-        # In the order of the batch, also across namespaces: those that share a rendezvous point keep the order of a
-        # publisher.
-        for notification, name in zip(batch, names, strict=True):
-            place, (version, tagged) = self.places[name], tags[name]
-            header = ContentHeader(0, name, True, version, next(tagged), (), "", False)
-            if place.rendezvous is not None:
-                self._disseminate(place, [(notification, header)], outgoing, now)
-            # With the whole graph known, what belongs to no node is wanted by nobody.
-            elif place.router.up is not None and (header.nodes or not version):
-                outgoing.add(place.router.up, notification, _further(header))
-
-    def _tagged(self, place: Place, batch: Sequence[Notification]) -> tuple[int, Iterator[tuple[int, ...]]]:
-        """The nodes of notifications, and the version of the graph that they were found with; 0 if this broker has no
-        graph."""
-        version, copy = place.router.version, place.router.copy
-        if place.rendezvous is not None:
-            self._matched += len(batch)
-            return version, iter(place.rendezvous.nodes_for(batch))
-        if not version or self.settings.preprocessing == "central" or copy is None:
-            return 0, repeat(())
-        self._matched += len(batch)
-        return version, iter(copy.tagger.nodes_for(batch))
-
-    def _disseminate(
-        self, place: Place, batch: Sequence[tuple[Notification, ContentHeader]], outgoing: _Outgoing, now: Time
-    ) -> None:
-        """At the rendezvous point: sends notifications down the tree."""
-        rendezvous = place.rendezvous
-        assert rendezvous is not None
-        stale = [notification for notification, header in batch if header.version != rendezvous.version]
-        self._matched += len(stale)
-        found = iter(rendezvous.nodes_for(stale))
-        for notification, header in batch:
-            nodes = header.nodes if header.version == rendezvous.version else next(found)
-            if nodes:
-                self._send_down(place, notification, header.hops, nodes, outgoing, now)
-
-    def _send_down(
-        self,
-        place: Place,
-        notification: Notification,
-        hops: int,
-        nodes: tuple[int, ...],
-        outgoing: _Outgoing,
-        now: Time,
-    ) -> None:
-        router = place.router
-        if router.table.forwarder.names_all:
-            nodes = tuple(sorted(router.table.graph.at_or_above(nodes)))
-        header = ContentHeader(hops, place.namespace.name, False, router.version, nodes, (), "", False)
-        self._forward(place, notification, header, outgoing, now)
-
-    def _fall(
-        self,
-        place: Place,
-        notification: Notification,
-        header: ContentHeader,
-        source: Neighbor,
-        outgoing: _Outgoing,
-        now: Time,
-    ) -> None:
-        """On the way down. What comes from another than the router above was sent before the tree changed."""
-        router = place.router
-        if source != router.up:
-            return
-        if router.needs_edges and router.is_confirmed and not header.names_all:
-            unknown = [node for node in header.nodes if node not in router.table]
-            if unknown:
-                what = f"sent a notification for node {unknown[0]}, which was never asked for"
-                outgoing.other.append(Refuse(source, RemoteProtocolError(source.name, what)))
-                return
-        self._forward(place, notification, header, outgoing, now)
-
-    def _forward(
-        self, place: Place, notification: Notification, header: ContentHeader, outgoing: _Outgoing, now: Time
-    ) -> None:
-        table = place.router.table
-        outputs = table.listed(header.nodes) if header.names_all else table.outputs(header.nodes)
-        for neighbor, nodes in outputs:
-            if neighbor == HERE:
-                outgoing.other += place.edge.due(notification, nodes, now)
-            else:
-                outgoing.add(neighbor, notification, _marked(header, nodes))
+        return self.stream.on_notifications(batch, source, now)
 
     # --- looking in ---
 
@@ -535,7 +438,7 @@ class ContentGraphCore:
             place.rendezvous.preprocessor.compared for place in self.places.values() if place.rendezvous is not None
         )
         tables = (*self.clients.tables(), *_summed(self._tables()))
-        return Inspection(tables, Work(self._matched, compared), self.links.known_brokers())
+        return Inspection(tables, Work(self.stream.matched, compared), self.links.known_brokers())
 
     def _tables(self) -> Iterable[Table]:
         """At a rendezvous point: what each broker wants. Elsewhere: the nodes that each neighbor wants."""
@@ -562,42 +465,9 @@ class ContentGraphCore:
             left += [f"a mark on node {node} of {name}" for node, some in table.marks.items() if some]
             left += [f"an unsubscription from node {node} of {name}" for node in router.unacked if router.unacked[node]]
             left += [f"node {node} of {name} for {filter}" for filter, node in place.edge.nodes.items()]
+            if place.edge.detector.leftovers:
+                left.append(f"{place.edge.detector.leftovers} numbers, or what waits for them, of {name}")
         return left
-
-
-class _Outgoing:
-    """What a batch of notifications comes to: copies for each neighbor, in order, and other actions."""
-
-    def __init__(self) -> None:
-        self.other: list[Action] = []
-        self._batches: dict[tuple[Neighbor, bool], list[Routed]] = {}
-
-    def add(
-        self, neighbor: Neighbor, notification: Notification, header: ContentHeader, *, is_relayed: bool = False
-    ) -> None:
-        self._batches.setdefault((neighbor, is_relayed), []).append(Routed(notification, header))
-
-    def actions(self) -> list[Action]:
-        forwards = [Forward(to, tuple(self._batches[to, relayed]), relayed) for to, relayed in sorted(self._batches)]
-        return [*self.other, *forwards]
-
-
-def _further(header: ContentHeader) -> ContentHeader:
-    return _marked(header, header.nodes)
-
-
-def _marked(header: ContentHeader, nodes: tuple[int, ...]) -> ContentHeader:
-    """The header for the next link, with these nodes."""
-    return ContentHeader(
-        header.hops + 1,
-        header.namespace,
-        header.is_rising,
-        header.version,
-        nodes,
-        header.numbers,
-        header.to,
-        header.names_all,
-    )
 
 
 def _is_topic(filter: Filter, topics: Iterable[Filter]) -> bool:

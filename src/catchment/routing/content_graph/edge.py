@@ -9,12 +9,13 @@ content.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.routing.content_graph.forwarders.base import RECALLED_MAX
+from catchment.routing.content_graph.loss import LossDetector
 from catchment.routing.content_graph.router import Router
 from catchment.routing.messages import Action, Time
 from catchment.routing.parts.clients import ClientSide, Interested
@@ -40,8 +41,10 @@ class Edge:
         # The nodes that the rendezvous point has given, and the filters of each.
         self.nodes: dict[Filter, int] = {}
         self._filters: dict[int, set[Filter]] = {}
-        # Filters that the rendezvous point has refused.
-        self.refused: set[Filter] = set()
+        # The nodes that filters had before the way to the rendezvous point was lost: if they get the same again, what
+        # was lost meanwhile is found by its numbers.
+        self._parked: dict[Filter, int] = {}
+        self.detector = LossDetector(self._mine_above)
         # Of our last whole statement (`NodesWanted`): what answers an earlier one is out of date.
         self.stated: tuple[int, int] = (0, 0)
         self.seq = 0
@@ -70,8 +73,8 @@ class Edge:
         if numbers:
             return False
         del self._numbers[filter]
-        self.refused.discard(filter)
         self._release(filter)
+        self._unpark(filter)
         return True
 
     # --- nodes ---
@@ -83,7 +86,6 @@ class Edge:
         self._concerned.clear()
         before = self.nodes.get(filter)
         self.nodes[filter] = node
-        self.refused.discard(filter)
         filters = self._filters.setdefault(node, set())
         filters.add(filter)
         if len(filters) == 1:
@@ -91,6 +93,7 @@ class Edge:
         # After the new node: so there is no moment at which the filter has none.
         if before is not None:
             self._take_off(filter, before)
+        self._unpark(filter)
 
     def _release(self, filter: Filter) -> None:
         node = self.nodes.pop(filter, None)
@@ -102,6 +105,17 @@ class Edge:
         if not self._filters[node]:
             del self._filters[node]
             self.router.unsubscribe_here(node)
+            self._forget(node)
+
+    def _forget(self, node: int) -> None:
+        """Numbers are followed as long as a filter has the node, or had it before the way was lost."""
+        if node not in self._filters and node not in self._parked.values():
+            self.detector.released(node)
+
+    def _unpark(self, filter: Filter) -> None:
+        node = self._parked.pop(filter, None)
+        if node is not None:
+            self._forget(node)
 
     def deprive(self, nodes: Iterable[int]) -> None:
         """The rendezvous point does not have these nodes: it will give others."""
@@ -109,11 +123,20 @@ class Edge:
         for node in nodes:
             for filter in self._filters.pop(node, ()):
                 del self.nodes[filter]
+            self._forget(node)
 
     def lose_all(self) -> None:
         """There is no way to the rendezvous point: no nodes."""
+        self._parked.update(self.nodes)
         for filter in list(self.nodes):
             self._release(filter)
+
+    def _mine_above(self, node: int) -> set[int] | None:
+        """The nodes that our clients want, at or above a node; None if this broker does not know the graph."""
+        copy = self.router.copy
+        if copy is None or node not in copy.graph:
+            return None
+        return {each for each in copy.graph.at_or_above([node]) if each in self._filters}
 
     # --- deliveries ---
 
@@ -125,6 +148,15 @@ class Edge:
         matched = [number for number in concerned.doubtful if self._clients.matches(number, notification)]
         interested = self._clients.interested(sorted((*concerned.numbers, *matched)))
         return self._clients.due_to(interested, notification, now)
+
+    def missed(self, given_up: Mapping[int, int]) -> list[Action]:
+        """Tells the clients how many notifications are lost for good: by node, how many of its numbers."""
+        counts: dict[int, int] = {}
+        for node, count in given_up.items():
+            wanting = [filter for each in self.detector.wanting(node) for filter in self._filters.get(each, ())]
+            for number in {number for filter in wanting for number in self._numbers[filter]}:
+                counts[number] = counts.get(number, 0) + count
+        return self._clients.missed(counts)
 
     def _concerned_by(self, nodes: tuple[int, ...]) -> _Concerned:
         # Kept until something changes: the work for a notification does not grow with the number of subscriptions.

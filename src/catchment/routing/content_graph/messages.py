@@ -27,7 +27,8 @@ NodeNumbers = tuple[tuple[int, int], ...]
 class ContentHeader(Header, frozen=True, gc=False):
     """While a notification `is_rising`, it is on its way to the rendezvous point, which gave its nodes if `version` is
     not the current version of the graph. Afterwards it goes down: to the neighbors that the nodes say, or, with `to`,
-    to one broker. `numbers` are for loss detection, from end to end: routers do not read them."""
+    to one broker. `numbers` are for loss detection, from end to end: routers do not read them. The first is of no node:
+    it counts all notifications of the namespace."""
 
     namespace: str
     is_rising: bool
@@ -58,8 +59,9 @@ class NodesWanted(BrokerMessage, frozen=True):
 
 
 class NodesGiven(BrokerMessage, frozen=True):
-    """The answer to the `NodesWanted` with the same `links_seq` and `seq`: a node for each filter, and the numbers of
-    these nodes and of all nodes below them. `refused` has filters that the static graph does not have."""
+    """The answer to the `NodesWanted` with the same `links_seq` and `seq`: a node for each filter, and for each of
+    these nodes the numbers of it and of all nodes below it. `refused` has filters that the static graph does not
+    have."""
 
     namespace: str
     to: str
@@ -67,7 +69,7 @@ class NodesGiven(BrokerMessage, frozen=True):
     seq: int
     given: tuple[tuple[Filter, int], ...]
     refused: tuple[Filter, ...]
-    numbers: NodeNumbers
+    numbers: tuple[tuple[int, NodeNumbers], ...]
 
 
 # --- subscriptions, from router to router -------------------------------------------------------
@@ -185,26 +187,26 @@ class NumbersWanted(BrokerMessage, frozen=True):
 
 
 class Numbers(BrokerMessage, frozen=True):
-    """The answer to `NumbersWanted`. `nodes` are those that were asked for."""
+    """The answer to `NumbersWanted`: for each node that was asked for, the numbers of it and of all nodes below it."""
 
     namespace: str
     to: str
-    nodes: tuple[int, ...]
-    numbers: NodeNumbers
+    numbers: tuple[tuple[int, NodeNumbers], ...]
 
 
 class Recover(BrokerMessage, frozen=True):
-    """`origin` has not got the notifications with these numbers, each a node and a number. It wants `nodes`."""
+    """`origin`, which wants `nodes`, has not got notifications: each part of `missing` is a node, the first number and
+    the last number."""
 
     namespace: str
     origin: str
     nodes: tuple[int, ...]
-    missing: NodeNumbers
+    missing: tuple[tuple[int, int, int], ...]
 
 
 class Again(Struct, frozen=True, array_like=True):
-    """A notification that the rendezvous point has sent before, with the nodes and numbers that it had then. `nodes`
-    are those of the asker's that it belongs to."""
+    """A notification that the rendezvous point has sent before, with its numbers. `nodes` are those of the asker's that
+    it belongs to."""
 
     notification: Notification
     nodes: tuple[int, ...]
@@ -212,12 +214,14 @@ class Again(Struct, frozen=True, array_like=True):
 
 
 class Recovered(BrokerMessage, frozen=True):
-    """The answer to `Recover`: what the rendezvous point still has, in the order in which it sent it, and what it no
-    longer has."""
+    """The answer to `Recover` with the same `missing`: what the rendezvous point still has and the asker wants, in the
+    order in which it was sent; what it no longer has, as nodes and numbers; and nodes that are not the asker's."""
 
     carries_notifications: ClassVar[bool] = True
 
     namespace: str
     to: str
+    missing: tuple[tuple[int, int, int], ...]
     again: tuple[Again, ...]
     lost: NodeNumbers
+    foreign: tuple[int, ...]

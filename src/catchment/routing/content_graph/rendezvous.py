@@ -24,6 +24,7 @@ from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.routing.content_graph.forwarders import Forwarder
 from catchment.routing.content_graph.graph import GRAPH_NODES_MAX, ContentGraph
+from catchment.routing.content_graph.loss import SentLog
 from catchment.routing.content_graph.messages import Named, NodesWanted
 from catchment.routing.content_graph.preprocessors import FilterPreprocessor
 from catchment.routing.content_graph.settings import Namespace
@@ -58,6 +59,7 @@ class Rendezvous:
         self.namespace = namespace
         self.preprocessor = FilterPreprocessor()
         self.table = ForwardingTable(forwarder, self.preprocessor.graph, owns_graph=False)
+        self.log = SentLog(self.preprocessor.graph)
         self.version = 0
         self._last_node = 0
         # By broker: `links_seq` and `seq` of the last `NodesWanted` that was entered.
@@ -182,6 +184,7 @@ class Rendezvous:
             entered.deprived += [(neighbor, node) for neighbor in self.table.drop(node)]
             self.preprocessor.remove(node)
             self.table.gone(node)
+            self.log.removed(node)
             entered.removed.append(node)
 
     def _versioned(self, entered: Entered, now: Time) -> Entered:

@@ -106,6 +106,8 @@ class Router:
         self.below: dict[Neighbor, int] = {}
         # Nodes that the broker's own clients wanted, and that were refused: the core takes them.
         self.refused_here: list[int] = []
+        # Nodes that they want, and whose subscription has reached the rendezvous point: the core takes them.
+        self.ready_here: list[int] = []
         # Subscriptions, as node and neighbor, that were silent at the last check, and nodes subscribed to once more.
         self.interrupted: set[tuple[int, Neighbor]] = set()
         self.recovering: set[int] = set()
@@ -324,6 +326,8 @@ class Router:
         if self.unacked[node]:
             return
         table.pending.discard(node)
+        if HERE in table.subscribers.get(node, ()):
+            self.ready_here.append(node)
         for neighbor in table.marked(node):
             self._say(neighbor, "set up", Setup(node, *table.set_up_for(node, neighbor)))
 

@@ -332,6 +332,22 @@ class ClientSide:
         for sequence in completed.sequences:
             self._give(identity, _Due(sequence, (id,), True), actions)
 
+    def missed(self, counts: Mapping[int, int]) -> list[Action]:
+        """Tells identities how many notifications were lost on their way: at most so many for the filter with each
+        number. What several filters of an identity have lost is counted once, by the largest count."""
+        by_identity: dict[str, int] = {}
+        for number, count in counts.items():
+            name = self._owners[number][0].name
+            by_identity[name] = max(count, by_identity.get(name, 0))
+        actions: list[Action] = []
+        for name, count in sorted(by_identity.items()):
+            identity = self._identities[name]
+            if identity.waiting is None:
+                actions.append(Missed(identity.client, name, count))
+            else:
+                identity.missed += count
+        return actions
+
     def _give(self, identity: Identity, due: _Due, actions: list[Action]) -> None:
         """Delivers, or lets the delivery wait if the identity is suspended."""
         if identity.waiting is None:

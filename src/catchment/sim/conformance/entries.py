@@ -79,6 +79,8 @@ class Entry:
     # Whether no broker gets notifications that it has no use for. Masters and the center get all, what is merged
     # imperfectly lets more through, and overlapping topics bring the same again.
     wastes_nothing: bool = True
+    # Whether clients are told what was lost on the way while the network changed.
+    detects_losses: bool = False
     # Whether tables depend on the order in which filters came, not only on what is wanted.
     depends_on_order: bool = False
 
@@ -210,7 +212,13 @@ ENTRIES: Final[dict[str, Entry]] = {
     "overlapping multicast": Entry("overlapping multicast", ANY_NETWORK, overlapping_tables, wastes_nothing=False),
     "disjunctive multicast": Entry("disjunctive multicast", ANY_NETWORK, disjunctive_tables),
     "content graph": Entry(
-        "content graph", ANY_NETWORK, content_graph_tables, _rendezvous, served=served_centrally, is_direct=False
+        "content graph",
+        ANY_NETWORK,
+        content_graph_tables,
+        _rendezvous,
+        served=served_centrally,
+        is_direct=False,
+        detects_losses=True,
     ),
     "content graph minimal": Entry(
         "content graph",
@@ -220,6 +228,7 @@ ENTRIES: Final[dict[str, Entry]] = {
         {"forwarding": "minimal", "preprocessing": "central"},
         served=served_centrally,
         is_direct=False,
+        detects_losses=True,
         wastes_nothing=False,
     ),
     "content graph stored": Entry(
@@ -230,6 +239,7 @@ ENTRIES: Final[dict[str, Entry]] = {
         {"forwarding": "stored"},
         served=served_centrally,
         is_direct=False,
+        detects_losses=True,
     ),
     "content graph lists": Entry(
         "content graph",
@@ -239,6 +249,18 @@ ENTRIES: Final[dict[str, Entry]] = {
         {"forwarding": "lists"},
         served=served_centrally,
         is_direct=False,
+        detects_losses=True,
+    ),
+    "content graph adaptive": Entry(
+        "content graph",
+        ANY_NETWORK,
+        content_graph_tables,
+        _rendezvous,
+        # Timers that fire within a run: most are set for minutes.
+        {"adaptive": True, "refresh_s": 0.1, "expiry_s": 0.35},
+        served=served_centrally,
+        is_direct=False,
+        detects_losses=True,
     ),
     "content graph scoped": Entry(
         "content graph",
@@ -247,6 +269,7 @@ ENTRIES: Final[dict[str, Entry]] = {
         _scoped_rendezvous,
         served=served_centrally,
         is_direct=False,
+        detects_losses=True,
     ),
     "siena general": Entry("siena general", ANY_NETWORK, general_tables),
     "siena hybrid": Entry("siena hybrid", HYBRIDS, hybrid_tables, _units, wastes_nothing=False),
