@@ -2,7 +2,8 @@
 
 A subscription is a set of pairs: all of them must be in the document. So the one with fewer pairs is wider. As a filter
 it is a conjunction of equalities: `team = 'Boston' and category = 'Baseball'`. As a text it is a document itself, a
-template: `{"team": "Boston"}`, or `<game><team>Boston</team></game>`.
+template: `{"team": "Boston"}`, or `<game><team>Boston</team></game>`. A name has one value in a subscription, because a
+filter for two values of one attribute matches nothing; in a document it may have several.
 
 The document of a notification is its payload, with its attributes. In JSON a name is the path to a value, joined with
 points; each value of a list is a value of that name. In XML a name is the path from below the root; an XML attribute is
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -39,7 +41,7 @@ from catchment.routing.content_graph.preprocessors.searches import (
 )
 
 # A longer payload is not read: the broker of the publisher would be busy with it.
-DOCUMENT_BYTES_MAX: Final = 1_048_576
+DOCUMENT_BYTES_MAX: Final = 262_144
 # Pairs that are read from one document, and how deep it is.
 DOCUMENT_PAIRS_MAX: Final = 10_000
 DOCUMENT_DEPTH_MAX: Final = 64
@@ -55,7 +57,12 @@ class AttributeValueKind(ReadKind[Pairs, Pairs]):
         """The names and values in a document. InputError if it is none."""
 
     def parse(self, text: str) -> Pairs:
-        return frozenset(_pairs(self.pairs_of(text.encode()), is_template=True))
+        pairs = frozenset(_pairs(self.pairs_of(text.encode()), is_template=True))
+        names = Counter(name for name, _, _ in pairs)
+        for name, count in names.items():
+            if count > 1:
+                raise InputError(f"the template has {count} values of {shown(name)}: a subscription has one of a name")
+        return pairs
 
     def relation(self, first: Pairs, second: Pairs) -> Relation:
         if first == second:
@@ -71,8 +78,10 @@ class AttributeValueKind(ReadKind[Pairs, Pairs]):
         constraints = constraints_of(filter)
         if constraints is None or any(each.operator != "=" for each in constraints):
             return None
-        pairs = [_pair(each.name, each.value) for each in constraints]
-        return frozenset(pair for pair in pairs if pair is not None) if None not in pairs else None
+        pairs = {pair for each in constraints if (pair := _pair(each.name, each.value)) is not None}
+        # A filter for two values of one name matches nothing, and is written `false`.
+        is_one_each = len(pairs) == len({each.name for each in constraints})
+        return frozenset(pairs) if is_one_each else None
 
     def written(self, subscription: Pairs) -> Filter:
         return Filter.of(*((name, "=", value) for name, _, value in sorted(subscription, key=str)))

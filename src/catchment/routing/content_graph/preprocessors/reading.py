@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from catchment.model.constraint import Constraint
+from catchment.model.constraint import Kind as ValueKind
 from catchment.model.expression import And
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
@@ -107,12 +108,12 @@ class BreadthFirstSearch(Generic[S, N]):
 
 
 def constraints_of(filter: Filter) -> tuple[Constraint, ...] | None:
-    """The constraints of a filter that is a conjunction; None if it is something else."""
-    expression: Any = filter.expression
-    if isinstance(expression, Constraint):
-        return (expression,)
-    if expression is True:
-        return ()
-    if isinstance(expression, And) and all(isinstance(part, Constraint) for part in expression.parts):
-        return tuple(part for part in expression.parts if isinstance(part, Constraint))
-    return None
+    """The constraints of a filter that is a conjunction; None if it is something else, or asks for ints or floats
+    alone: kinds know numbers."""
+    # In the canonical form, which is what other brokers are sent: all brokers must read the same.
+    expression: Any = filter.canonical
+    parts = expression.parts if isinstance(expression, And) else () if expression is True else (expression,)
+    constraints = tuple(part for part in parts if isinstance(part, Constraint))
+    if len(constraints) < len(parts) or any(each.kind in (ValueKind.INT, ValueKind.FLOAT) for each in constraints):
+        return None
+    return constraints
