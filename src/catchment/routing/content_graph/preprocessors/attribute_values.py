@@ -78,10 +78,8 @@ class AttributeValueKind(ReadKind[Pairs, Pairs]):
         constraints = constraints_of(filter)
         if constraints is None or any(each.operator != "=" for each in constraints):
             return None
-        pairs = {pair for each in constraints if (pair := _pair(each.name, each.value)) is not None}
-        # A filter for two values of one name matches nothing, and is written `false`.
-        is_one_each = len(pairs) == len({each.name for each in constraints})
-        return frozenset(pairs) if is_one_each else None
+        # Two values of one name do not occur: such a filter matches nothing, and its canonical form is `false`.
+        return frozenset(pair for each in constraints if (pair := _pair(each.name, each.value)) is not None)
 
     def written(self, subscription: Pairs) -> Filter:
         return Filter.of(*((name, "=", value) for name, _, value in sorted(subscription, key=str)))

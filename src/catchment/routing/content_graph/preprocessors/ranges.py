@@ -73,7 +73,8 @@ class RangeKind(ReadKind[Range, Range | None]):
                 case "<=":
                     high = min(high, number)
                 case "=":
-                    low, high = max(low, number), min(high, number)
+                    # In canonical form it stands alone.
+                    low = high = number
                 case _:
                     return None
         return Range(low, high) if low <= high else None
