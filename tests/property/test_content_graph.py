@@ -11,7 +11,7 @@ from catchment.routing.content_graph.graph import ContentGraph
 from catchment.routing.content_graph.preprocessors import BreadthFirstPreprocessor, FilterKind, FilterPreprocessor
 from tests import strategies as some
 
-NUMBERS = [value for value in some.SMALL_NUMBERS if value is not None]
+NUMBERS = list(some.SMALL_NUMBERS)
 small = some.small_pair_filters
 numbered = st.fixed_dictionaries({}, optional={name: st.sampled_from(NUMBERS) for name in "xy"})
 small_notifications = numbered.map(Notification)

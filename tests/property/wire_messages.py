@@ -8,6 +8,7 @@ from catchment.model.cesql import Cesql
 from catchment.routing import messages as said
 from catchment.routing.baselines import messages as baseline
 from catchment.routing.baselines.messages import AddressedHeader, Registration
+from catchment.routing.content_graph import messages as graph
 from catchment.routing.parts.link_states import Links
 from catchment.routing.siena import messages as siena
 from catchment.routing.systems import SYSTEMS
@@ -34,9 +35,16 @@ def several(elements):
 notifications = some.notifications
 # Few, so that they are often the same in succession.
 hops = st.integers(0, 2)
+node_ids = several(numbers)
+node_numbers = several(st.tuples(numbers, counts))
+numbers_below = several(st.tuples(numbers, node_numbers))
+missing = several(st.tuples(numbers, counts, counts))
 HEADERS: dict[type, st.SearchStrategy[Any]] = {
     said.Header: st.builds(said.Header, hops),
     siena.OriginHeader: st.builds(siena.OriginHeader, hops, texts),
+    graph.ContentHeader: st.builds(
+        graph.ContentHeader, hops, texts, st.booleans(), counts, node_ids, node_numbers, texts, st.booleans()
+    ),
     AddressedHeader: st.builds(AddressedHeader, hops, st.none() | st.tuples(texts, texts)),
     baseline.ReceiverHeader: st.builds(baseline.ReceiverHeader, hops, texts, texts),
     baseline.TopicHeader: st.builds(baseline.TopicHeader, hops, texts, numbers),
@@ -107,6 +115,64 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
         several(numbers),
         several(st.tuples(numbers, several(numbers))),
     ),
+    graph.NodesWanted: st.builds(
+        graph.NodesWanted,
+        texts,
+        texts,
+        counts,
+        counts,
+        st.booleans(),
+        several(some.filters),
+        several(some.filters),
+    ),
+    graph.NodesGiven: st.builds(
+        graph.NodesGiven,
+        texts,
+        texts,
+        counts,
+        counts,
+        several(st.tuples(some.filters, numbers)),
+        numbers_below,
+    ),
+    graph.SubscribeNodes: st.builds(
+        graph.SubscribeNodes, texts, counts, st.booleans(), st.booleans(), node_ids, counts
+    ),
+    graph.GraphSetup: st.builds(
+        graph.GraphSetup, texts, counts, several(st.builds(graph.Setup, numbers, node_ids, node_ids))
+    ),
+    graph.GraphChange: st.builds(
+        graph.GraphChange,
+        texts,
+        counts,
+        counts,
+        counts,
+        st.booleans(),
+        node_ids,
+        several(st.builds(graph.Named, numbers, some.filters, node_ids, node_ids)),
+    ),
+    graph.Left: st.builds(graph.Left, texts),
+    graph.NumbersWanted: st.builds(graph.NumbersWanted, texts, texts, node_ids),
+    graph.Numbers: st.builds(graph.Numbers, texts, texts, numbers_below),
+    graph.Recover: st.builds(graph.Recover, texts, texts, node_ids, missing),
+    graph.Recovered: st.builds(
+        graph.Recovered,
+        texts,
+        texts,
+        missing,
+        several(st.builds(graph.Again, notifications, node_ids, node_numbers)),
+        node_numbers,
+        node_ids,
+    ),
+    **{
+        kind: st.builds(kind, texts, counts, node_ids)
+        for kind in (
+            graph.NodesRefused,
+            graph.UnsubscribeNodes,
+            graph.UnsubscribedAck,
+            graph.Resubscribed,
+            graph.ResubscribedAck,
+        )
+    },
 }
 UNIONS: dict[str, Any] = {
     "to broker": TO_BROKER,

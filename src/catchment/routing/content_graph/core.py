@@ -34,12 +34,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from catchment.errors import CatchmentError, InputError, RemoteProtocolError, shown
-from catchment.model.cesql import Cesql
+from catchment.errors import CatchmentError, RemoteProtocolError, shown
 from catchment.model.filter import Filter
 from catchment.routing.content_graph.copies import CHANGE_NODES_MAX, GraphCopy
 from catchment.routing.content_graph.edge import Edge
 from catchment.routing.content_graph.forwarders import FORWARDERS, HERE
+from catchment.routing.content_graph.inbox import Inbox
 from catchment.routing.content_graph.messages import (
     NodesGiven,
     NodesWanted,
@@ -52,13 +52,13 @@ from catchment.routing.content_graph.places import Place
 from catchment.routing.content_graph.rendezvous import Entered, Rendezvous
 from catchment.routing.content_graph.router import Router, RouterMessage
 from catchment.routing.content_graph.settings import ContentGraphSettings, Namespace, Namespaces
-from catchment.routing.content_graph.stream import RECOVER_TIMER, Stream
+from catchment.routing.content_graph.stream import Stream
+from catchment.routing.content_graph.subscriptions import Changed, Subscriptions
 from catchment.routing.content_graph.table import ForwardingTable
 from catchment.routing.core import Inspection, Table, Work
 from catchment.routing.messages import (
     SECOND,
     Action,
-    Cancel,
     Client,
     ClientDown,
     ClientRequest,
@@ -72,30 +72,25 @@ from catchment.routing.messages import (
     Routed,
     Send,
     SetTimer,
-    Subscribe,
     Time,
     TimerFired,
-    Unsubscribe,
-    Wanted,
 )
 from catchment.routing.parts.clients import ClientSide
 from catchment.routing.parts.link_states import Links, LinkStates
 from catchment.routing.parts.recall import RecallingMatcher
 from catchment.routing.parts.remote import check_limit
-from catchment.routing.parts.wanted import filters_for
 
 # Brokers of one network, including those that are gone.
 BROKERS_MAX: Final = 10_000
 # The bytes of a node's id and of a subscriber in a table, for `Inspection`.
 ID_BYTES: Final = 8
 
+REFRESH_TIMER: Final = "refresh"
+INBOX_TIMER: Final = "inbox"
+
 _RELAYED_UP = NodesWanted | NumbersWanted | Recover
 _RELAYED_DOWN = NodesGiven | Numbers | Recovered
 ContentGraphMessage = Links | _RELAYED_UP | _RELAYED_DOWN | RouterMessage
-
-
-# A filter of a client: its number at the client side, itself, and its places.
-_Held = list[tuple[int, Filter, tuple[Place, ...]]]
 
 
 class ContentGraphCore:
@@ -108,9 +103,9 @@ class ContentGraphCore:
         self.links = LinkStates(name)
         self.namespaces = Namespaces(settings)
         self.places = {namespace.name: self._place(namespace) for namespace in self.namespaces.all}
-        # By identity and id: the filters of the subscription.
-        self._held: dict[str, dict[str, _Held]] = {}
+        self.subscriptions = Subscriptions(self.clients, self.namespaces, self.places)
         self.stream = Stream(name, settings, self.namespaces, self.places, self.links)
+        self.inbox: Inbox[_RELAYED_UP | _RELAYED_DOWN | RouterMessage] = Inbox()
         self._is_refreshing = False
 
     def _place(self, namespace: Namespace) -> Place:
@@ -143,11 +138,9 @@ class ContentGraphCore:
                 return []
             case ClientDown():
                 assert isinstance(source, Client)
-                gone = [self._held.pop(identity, {}) for identity in self.clients.client_down(source)]
-                return self._changed([held for some in gone for held in some.values()], [], now)
+                return self._state_changes(self.subscriptions.client_down(source), now)
             case TimerFired():
-                is_refresh = not message.name.startswith(RECOVER_TIMER)
-                return self._refresh(now) if is_refresh else self.stream.on_timer(message.name, now)
+                return self._on_timer(message.name, now)
             case LinkUp() | LinkDown() | Links():
                 assert isinstance(source, Neighbor)
                 return self._on_link(message, source, now)
@@ -159,6 +152,11 @@ class ContentGraphCore:
                 assert not isinstance(message, ClientRequest)
                 return self._on_neighbor(message, source, now)
 
+    def _on_timer(self, name: str, now: Time) -> list[Action]:
+        if name == REFRESH_TIMER:
+            return self._refresh(now)
+        return self._take_piece(now) if name == INBOX_TIMER else self.stream.on_timer(name, now)
+
     def _on_neighbor(
         self, message: _RELAYED_UP | _RELAYED_DOWN | RouterMessage, source: Neighbor, now: Time
     ) -> list[Action]:
@@ -166,6 +164,24 @@ class ContentGraphCore:
         if place is None:
             what = f"speaks of the namespace {shown(message.namespace)}, which is not in the settings here"
             return [Refuse(source, RemoteProtocolError(source.name, what))]
+        if not self.settings.offline:
+            return self._take(place, message, source, now)
+        try:
+            is_first = self.inbox.put(message, source)
+        except CatchmentError as problem:
+            return [Refuse(source, problem)]
+        return [SetTimer(INBOX_TIMER, now)] if is_first else []
+
+    def _take_piece(self, now: Time) -> list[Action]:
+        """The next messages of the inbox (`inbox.py`)."""
+        actions: list[Action] = []
+        for message, source in self.inbox.piece():
+            actions += self._take(self.places[message.namespace], message, source, now)
+        return [*actions, SetTimer(INBOX_TIMER, now)] if len(self.inbox) else actions
+
+    def _take(
+        self, place: Place, message: _RELAYED_UP | _RELAYED_DOWN | RouterMessage, source: Neighbor, now: Time
+    ) -> list[Action]:
         if isinstance(message, _RELAYED_UP):
             return self._up(place, message, source, now)
         if isinstance(message, _RELAYED_DOWN):
@@ -220,67 +236,16 @@ class ContentGraphCore:
 
     def _on_request(self, message: ClientRequest, source: Client, now: Time) -> list[Action]:
         try:
-            if isinstance(message, Subscribe):
-                self._check_access(message.identity, message.wanted)
-            due = self.clients.request(message, source)
+            due, changes = self.subscriptions.request(message, source)
         except CatchmentError as problem:
             return [Refuse(source, problem)]
-        held = self._held.setdefault(message.identity, {})
-        match message:
-            case Subscribe():
-                held[message.id] = self._filters(message.identity, message.id, message.wanted)
-                return due + self._changed([], [held[message.id]], now)
-            case Cancel():
-                return due + self._changed([held.pop(message.id, [])], [], now)
-            case Unsubscribe():
-                kept = self.clients.wants_of(message.identity)
-                gone = [held.pop(id) for id in list(held) if id not in kept]
-                return due + self._changed(gone, [], now)
-            case _:
-                return due
+        return due + self._state_changes(changes, now)
 
-    def _filters(self, identity: str, id: str, wanted: Wanted) -> _Held:
-        numbers = self.clients.numbers_of(identity, id)
-        pairs = zip(numbers, filters_for(wanted), strict=True)
-        return [(number, filter, self._places_of(filter)) for number, filter in pairs if not filter.is_empty]
-
-    def _places_of(self, filter: Filter) -> tuple[Place, ...]:
-        return tuple(self.places[namespace.name] for namespace in self.namespaces.overlapping(filter))
-
-    def _check_access(self, identity: str, wanted: Wanted) -> None:
-        """InputError if an identity may not subscribe to a namespace (§6.1), or a static graph has no such topic."""
-        for filter in filters_for(wanted):
-            for place in self._places_of(filter):
-                namespace = place.namespace
-                if namespace.subscribers is not None and identity not in namespace.subscribers:
-                    raise InputError(f"{shown(identity)} may not subscribe to the namespace {shown(namespace.name)}")
-                if namespace.topics is not None and not _is_topic(filter, namespace.topics):
-                    what = f"{shown(str(filter))} is no topic of the namespace {shown(namespace.name)}"
-                    raise InputError(f"{what}, whose graph is static: subscribe to one of its topics")
-
-    def _changed(self, gone: Iterable[_Held], new: Iterable[_Held], now: Time) -> list[Action]:
-        """Filters of subscriptions are gone or new: states it to the rendezvous points that they concern."""
-        withdrawn: dict[str, dict[Filter, None]] = {}
-        wanted: dict[str, dict[Filter, None]] = {}
-        for held in gone:
-            for number, filter, places in held:
-                for place in places:
-                    if place.edge.unwant(filter, number):
-                        withdrawn.setdefault(place.namespace.name, {})[filter] = None
-        for held in new:
-            for number, filter, places in held:
-                for place in places:
-                    if place.edge.want(filter, number, self._is_doubtful(number, filter)):
-                        wanted.setdefault(place.namespace.name, {})[filter] = None
+    def _state_changes(self, changes: Iterable[Changed], now: Time) -> list[Action]:
         actions: list[Action] = []
-        for name in sorted({*withdrawn, *wanted}):
-            actions += self._state(self.places[name], withdrawn.get(name, {}), wanted.get(name, {}), now)
+        for changed in changes:
+            actions += self._state(changed.place, changed.withdrawn, changed.wanted, now)
         return actions
-
-    def _is_doubtful(self, number: int, filter: Filter) -> bool:
-        """Whether a notification that belongs to the filter may still not match what the client asked for."""
-        asked = self.clients.asked(number)
-        return isinstance(asked, Cesql) or asked is not filter
 
     # --- filters and nodes ---
 
@@ -326,7 +291,6 @@ class ContentGraphCore:
             message.links_seq,
             message.seq,
             tuple(entered.given),
-            tuple(entered.refused),
             rendezvous.log.numbers(node for _, node in entered.given) if self.settings.recovery else (),
         )
         return self._spread(place, entered) + self._down(place, given, now)
@@ -356,6 +320,7 @@ class ContentGraphCore:
                 actions += self._start_refreshing(now)
             case LinkDown():
                 actions, changed = self.links.down(source, now), self.name
+                self.inbox.forget(source)
                 for place in self.places.values():
                     place.router.lose(source)
                     if place.router.up == source:
@@ -405,7 +370,7 @@ class ContentGraphCore:
         if self._is_refreshing or self.settings.refresh_s <= 0:
             return []
         self._is_refreshing = True
-        return [SetTimer("refresh", now + round(self.settings.refresh_s * SECOND), is_idle=True)]
+        return [SetTimer(REFRESH_TIMER, now + round(self.settings.refresh_s * SECOND), is_idle=True)]
 
     def _refresh(self, now: Time) -> list[Action]:
         actions: list[Action] = []
@@ -414,7 +379,7 @@ class ContentGraphCore:
             actions += place.router.refresh(now)
             actions += self._settled(place)
             actions += self._ask_numbers(place, place.router.table.nodes_of(HERE))
-        return [*actions, SetTimer("refresh", now + round(self.settings.refresh_s * SECOND), is_idle=True)]
+        return [*actions, SetTimer(REFRESH_TIMER, now + round(self.settings.refresh_s * SECOND), is_idle=True)]
 
     # --- notifications ---
 
@@ -468,10 +433,6 @@ class ContentGraphCore:
             if place.edge.detector.leftovers:
                 left.append(f"{place.edge.detector.leftovers} numbers, or what waits for them, of {name}")
         return left
-
-
-def _is_topic(filter: Filter, topics: Iterable[Filter]) -> bool:
-    return any(topic.covers(filter) and filter.covers(topic) for topic in topics)
 
 
 def _summed(tables: Iterable[Table]) -> list[Table]:

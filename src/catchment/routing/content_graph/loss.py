@@ -38,6 +38,8 @@ HOLD: Final = 1 * SECOND
 HELD_MAX: Final = 10_000
 # Numbers asked for at once: no more than a rendezvous point may have.
 MISSING_MAX: Final = LOG_MAX
+# Nodes whose numbers are kept in case they are still ours, which only the rendezvous point knows.
+ORPHANS_MAX: Final = 10_000
 # The first number of a header counts all notifications of the namespace: it is the order in which they were sent.
 ALL: Final = 0
 
@@ -57,6 +59,9 @@ class SentLog:
         self._by_number: dict[tuple[int, int], _Entry] = {}
         self._bytes = 0
 
+    def __len__(self) -> int:
+        return len(self._entries)
+
     def sent(self, notification: Notification, nodes: tuple[int, ...]) -> NodeNumbers:
         """Numbers a notification that belongs to these lowest nodes, and keeps it."""
         numbers = []
@@ -69,10 +74,11 @@ class SentLog:
         for pair in entry.numbers:
             self._by_number[pair] = entry
         while len(self._entries) > LOG_MAX or self._bytes > LOG_BYTES_MAX:
-            self._forget()
+            self.forget()
         return entry.numbers
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Forgets the oldest notification."""
         oldest = self._entries.popleft()
         self._bytes -= _size(oldest.notification)
         for pair in oldest.numbers:
@@ -144,6 +150,8 @@ class LossDetector:
         # By node: the last number that came, or that is asked for.
         self._last: dict[int, int] = {}
         self._missing: dict[int, set[int]] = {}
+        # Nodes whose numbers are kept though none of ours is known to be above them.
+        self._orphans: dict[int, None] = {}
         self._held: list[Arrival] = []
         # Nodes that are not ours, by the word of the rendezvous point.
         self._foreign: set[int] = set()
@@ -165,20 +173,45 @@ class LossDetector:
             self._above[each].discard(node)
             if not self._above[each]:
                 del self._above[each]
-                self._last.pop(each, None)
-                self._missing.pop(each, None)
+                self._orphan(each)
+        if not self._below:
+            for each in list(self._orphans):
+                self._unfollow(each)
+
+    def _orphan(self, node: int) -> None:
+        """The node that another was followed for is wanted no longer. Perhaps a node of ours is still above it."""
+        mine = self._mine_above(node)
+        for each in mine or ():
+            self._follow(each, node)
+        if mine is None:
+            # Not known here. If a notification for it comes, it is ours; if not, nothing depends on its number.
+            self._orphans[node] = None
+            if len(self._orphans) > ORPHANS_MAX:
+                self._unfollow(next(iter(self._orphans)))
+        elif not mine:
+            self._unfollow(node)
+
+    def _unfollow(self, node: int) -> None:
+        self._orphans.pop(node, None)
+        self._last.pop(node, None)
+        self._missing.pop(node, None)
 
     def wanting(self, node: int) -> set[int]:
         """The nodes that our clients want, at or above a node whose numbers are followed."""
         return self._above.get(node, set())
 
     def _follow(self, node: int, each: int) -> None:
+        self._orphans.pop(each, None)
         self._below.setdefault(node, set()).add(each)
         self._above.setdefault(each, set()).add(node)
 
     def told(self, node: int, numbers: Mapping[int, int]) -> Due:
         """The numbers of a node and of those below it, as the rendezvous point says."""
         is_new = node not in self._below
+        for each in (node, *numbers) if is_new else ():
+            # Its number is from before we subscribed.
+            if each in self._orphans:
+                self._unfollow(each)
         self._follow(node, node)
         self._last.setdefault(node, numbers.get(node, 0))
         for each, number in numbers.items():
@@ -265,8 +298,7 @@ class LossDetector:
                 self._found(node, number)
         for node in message.foreign:
             self._foreign.add(node)
-            self._last.pop(node, None)
-            self._missing.pop(node, None)
+            self._unfollow(node)
         # What was asked for and neither found nor lost is not ours: it belonged to another node of ours no more.
         for node, first, last in message.missing:
             for number in range(first, min(last, first + MISSING_MAX) + 1):

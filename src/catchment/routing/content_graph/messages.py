@@ -60,15 +60,13 @@ class NodesWanted(BrokerMessage, frozen=True):
 
 class NodesGiven(BrokerMessage, frozen=True):
     """The answer to the `NodesWanted` with the same `links_seq` and `seq`: a node for each filter, and for each of
-    these nodes the numbers of it and of all nodes below it. `refused` has filters that the static graph does not
-    have."""
+    these nodes the numbers of it and of all nodes below it. A filter that a static graph does not have is left out."""
 
     namespace: str
     to: str
     links_seq: int
     seq: int
     given: tuple[tuple[Filter, int], ...]
-    refused: tuple[Filter, ...]
     numbers: tuple[tuple[int, NodeNumbers], ...]
 
 

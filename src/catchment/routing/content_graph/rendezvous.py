@@ -43,7 +43,6 @@ class Entered:
     """What a change came to."""
 
     given: list[tuple[Filter, int]] = field(default_factory=list)
-    refused: list[Filter] = field(default_factory=list)
     removed: list[int] = field(default_factory=list)
     added: list[Named] = field(default_factory=list)
     # Neighbors that wanted a node which is gone.
@@ -68,6 +67,8 @@ class Rendezvous:
         self._wants: dict[str, dict[Filter, int]] = {}
         # By node: how many filters of each broker it stands for.
         self._holders: dict[int, Counter[str]] = {}
+        # Grows when a broker begins or ends to want a node.
+        self.generation = 0
 
     @property
     def graph(self) -> ContentGraph:
@@ -141,9 +142,8 @@ class Rendezvous:
         # Before new nodes come: the edges that a change names are then among the nodes that stay.
         self._remove(gone, entered)
         for filter in new:
-            if self.namespace.topics is not None:
-                entered.refused.append(filter)
-            else:
+            # A static graph has its topics, and nothing else.
+            if self.namespace.topics is None:
                 self._hold(origin, filter, self._insert(filter, now, entered), entered)
         if not mine:
             del self._wants[origin]
@@ -153,11 +153,13 @@ class Rendezvous:
         mine = self._wants[origin]
         if filter not in mine:
             mine[filter] = node
+            self.generation += 1
             self._holders.setdefault(node, Counter())[origin] += 1
         entered.given.append((filter, node))
 
     def _released(self, origin: str, node: int) -> list[int]:
         """A broker no longer wants a filter of a node. Returns the node if nobody does."""
+        self.generation += 1
         holders = self._holders[node]
         holders[origin] -= 1
         if not holders[origin]:

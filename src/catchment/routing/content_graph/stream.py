@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 from catchment.errors import InputError, RemoteProtocolError, shown
 from catchment.model.notification import Notification
 from catchment.routing.content_graph.forwarders import HERE
+from catchment.routing.content_graph.forwarders.base import RECALLED_MAX
 from catchment.routing.content_graph.loss import HOLD, Arrival, Due
 from catchment.routing.content_graph.messages import ContentHeader, Numbers, Recover, Recovered
 from catchment.routing.content_graph.places import Place
@@ -85,9 +86,9 @@ class Stream:
         self.refused = 0
         # The timers of what is to be recovered that are set.
         self._timers: set[str] = set()
-        # By version of the graph and nodes, for adaptive forwarding.
+        # By namespace and nodes, for content lists and adaptive forwarding.
         self._plans: dict[tuple[str, tuple[int, ...]], Plan] = {}
-        self._plans_version: dict[str, int] = {}
+        self._plans_version: dict[str, tuple[int, int]] = {}
         self._levels: dict[str, int] = {}
 
     def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]:
@@ -180,8 +181,10 @@ class Stream:
         names_all = place.router.table.forwarder.names_all
         if not names_all and not self._settings.adaptive:
             return Plan(nodes)
-        name, generation = place.namespace.name, place.router.table.forwarder.generation
-        if self._plans_version.get(name) != generation:
+        name = place.namespace.name
+        # Who is wanted by name depends on the brokers, the rest on the graph.
+        generation = (place.router.table.forwarder.generation, rendezvous.generation)
+        if self._plans_version.get(name) != generation or len(self._plans) >= RECALLED_MAX:
             self._plans_version[name] = generation
             self._plans.clear()
             self._levels[name] = rendezvous.graph.levels() if self._settings.adaptive else 0

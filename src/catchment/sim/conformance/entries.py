@@ -267,6 +267,7 @@ ENTRIES: Final[dict[str, Entry]] = {
         ANY_NETWORK,
         content_graph_tables,
         _scoped_rendezvous,
+        {"offline": True},
         served=served_centrally,
         is_direct=False,
         detects_losses=True,
