@@ -248,7 +248,7 @@ def _is_as_good(live: Table | None, ideal: Table | None, entry: Entry, are_texts
 def _are_texts_known(network: LiveNetwork) -> bool:
     """Of filters that match the same and are written differently, brokers tell each other the one that came first: then
     the bytes of tables depend on that."""
-    # By text: filters that are equal may be written differently.
+    # By text: a set of filters would keep one of those that match the same.
     filters = {
         str(filter): filter
         for record in network.clients.values()
