@@ -63,7 +63,8 @@ def hierarchy_of(root: type) -> Hierarchy:
     waiting = [root]
     while waiting:
         here = waiting.pop()
-        for each in here.__subclasses__():
+        subclasses: list[type] = here.__subclasses__()
+        for each in subclasses:
             above.setdefault(each.__name__, []).append(here.__name__)
             waiting.append(each)
     return Hierarchy(above)
