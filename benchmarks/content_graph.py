@@ -14,9 +14,9 @@ match_groups    `Matcher.match_groups` of this project on the content, the inter
                 once, which the text's SIENA does not.
 linear scan     Every subscription is compared, in Python, as cheaply as the scenario allows.
 
-All three must find the same interfaces, and are checked to. Times are processor time, of whole rounds in which the three
-take turns. Each figure is the median of the rounds with the least and the greatest; a ratio is the median of the ratios of the
-rounds, with the interval that holds the true one with 95 %.
+All three must find the same interfaces, and are checked to. Times are processor time, of whole rounds in which the
+three take turns. Each figure is the median of the rounds with the least and the greatest. A ratio is the median of the
+ratios of the rounds, with the interval that holds the true one with 95 %.
 
 The scenarios (`content_graph_scenarios.py`) are those of the text, with these readings. Baseball has 100 teams: 40 %
 of the subscribers want one team, 50 % the games between two, 10 % everything, so there are 5,051 topics. Traffic has 60
