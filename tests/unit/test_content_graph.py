@@ -386,6 +386,23 @@ def test_a_node_that_came_later_counts_from_the_beginning():
     assert sorted(brokers.heard()) == [1, 1, 2, 2]
 
 
+def test_the_numbers_of_the_nodes_below_are_known_from_the_beginning():
+    """Figure 3-31: the subscriber is told the numbers of the node and of all below it."""
+    brokers = Brokers("AB BC")
+    brokers.subscribe("C", "g", TEAM)
+    for n in (1, 2):
+        brokers.publish("A", league="AL", team="Boston", n=n, seq=n)
+    brokers.run()
+    # Only now somebody at B wants the league: the first two about the team are none of its business.
+    brokers.subscribe("B", "f", LEAGUE)
+    brokers.said.clear()
+    brokers.delivered.clear()
+    brokers.publish("A", league="AL", team="Boston", n=3, seq=3)
+    brokers.run()
+    assert brokers.count(Recover) == 0
+    assert sorted(brokers.heard()) == [3, 3]
+
+
 def test_the_last_notification_is_missed_by_the_numbers_that_are_told_from_time_to_time():
     brokers = Brokers("AB")
     brokers.subscribe("B", "f", LEAGUE)
@@ -459,6 +476,16 @@ def test_what_is_kept_and_held_is_bounded():
     assert len(place.rendezvous.log) == LOG_MAX
 
 
+def test_what_another_than_the_router_above_sends_down_is_not_taken():
+    brokers = Brokers("AB BC BD")
+    brokers.subscribe("C", "f", LEAGUE)
+    node, version = node_of(brokers, LEAGUE), brokers.place("A").router.version
+    header = ContentHeader(1, "default", False, version, (node,), ((0, 1), (node, 1)), "", False)
+    brokers.arrive(("D", "B", (Routed(Notification({"league": "AL"}), header),)))
+    brokers.run()
+    assert brokers.heard() == []
+
+
 # --- namespaces ---------------------------------------------------------------------------------
 
 SCOPES = [
@@ -483,6 +510,25 @@ def test_a_subscription_enters_every_scope_that_it_overlaps():
     # Each went over its own rendezvous point.
     assert brokers.place("B", "sport").rendezvous is not None
     assert brokers.place("A", "sport").rendezvous is None
+
+
+def test_namespaces_with_different_rendezvous_points_have_order_each_for_itself():
+    """The first one goes over B, far away; the second over C overtakes it. Neither is lost, and neither comes twice."""
+    brokers = Brokers("AB BC CD", scopes=SCOPES)
+    brokers.subscribe("D", "f", "n > 0")
+    sport = []
+    brokers.loses = lambda parcel: bool(
+        isinstance(parcel[2], tuple) and parcel[2][0].notification["n"] == 1 and not sport.append(parcel)
+    )
+    brokers.publish("D", seq=1, kind="sport", n=1)
+    brokers.publish("D", seq=2, kind="traffic", n=2)
+    brokers.run()
+    assert brokers.heard() == [2]
+    brokers.loses = lambda parcel: False
+    brokers.arrive(sport[0])
+    brokers.arrive(sport[0])
+    brokers.run()
+    assert brokers.heard() == [1]
 
 
 def test_scopes_must_be_disjoint_and_have_names_of_their_own():

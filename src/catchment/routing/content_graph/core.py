@@ -121,7 +121,10 @@ class ContentGraphCore:
         else:
             router = Router(namespace.name, ForwardingTable(forwarder), copy)
         path = (self.name,) if namespace.rendezvous == self.name else ()
-        return Place(namespace, router, Edge(self.clients, router), path)
+        # With one rendezvous point all notifications of a publisher come in order.
+        is_shared = len({each.rendezvous for each in self.namespaces.all}) == 1
+        edge = Edge(self.clients, router, "" if is_shared else namespace.rendezvous)
+        return Place(namespace, router, edge, path)
 
     # --- messages ---
 

@@ -31,11 +31,13 @@ class _Concerned(NamedTuple):
 
 
 class Edge:
-    """The broker's clients in one namespace."""
+    """The broker's clients in one namespace. `channel` names the way on which its notifications come; namespaces with
+    the same rendezvous point share it."""
 
-    def __init__(self, clients: ClientSide, router: Router) -> None:
+    def __init__(self, clients: ClientSide, router: Router, channel: str = "") -> None:
         self._clients = clients
         self.router = router
+        self._channel = channel
         # By filter: the numbers at the client side, and whether each is doubtful.
         self._numbers: dict[Filter, dict[int, bool]] = {}
         # The nodes that the rendezvous point has given, and the filters of each.
@@ -144,10 +146,10 @@ class Edge:
         """The deliveries of a notification that is marked with these nodes."""
         concerned = self._concerned_by(nodes)
         if not concerned.doubtful:
-            return self._clients.due_to(concerned.interested, notification, now)
+            return self._clients.due_to(concerned.interested, notification, now, self._channel)
         matched = [number for number in concerned.doubtful if self._clients.matches(number, notification)]
         interested = self._clients.interested(sorted((*concerned.numbers, *matched)))
-        return self._clients.due_to(interested, notification, now)
+        return self._clients.due_to(interested, notification, now, self._channel)
 
     def missed(self, given_up: Mapping[int, int]) -> list[Action]:
         """Tells the clients how many notifications are lost for good: by node, how many of its numbers."""

@@ -58,14 +58,25 @@ class ContentGraph:
             self.parents[child].add(node)
         self.parents[node] |= above
         self.children[node] |= below
+        # Of a node that was here before, older edges may stand beside a longer path now.
+        for parent in self.parents[node] - self.lowest(self.parents[node]):
+            self._unlink(parent, node)
+        for child in self.children[node] - self.highest(self.children[node]):
+            self._unlink(node, child)
+
+    def _unlink(self, parent: int, child: int) -> None:
+        self.children[parent].remove(child)
+        self.parents[child].remove(parent)
 
     def remove(self, node: int) -> None:
         """Takes a node out; KeyError if it is not there."""
         above, below = self.parents.pop(node), self.children.pop(node)
         for parent in above:
             self.children[parent].remove(node)
+        # From all children first: the search below must not meet the node again.
         for child in below:
             self.parents[child].remove(node)
+        for child in below:
             # A parent that is above another parent of the child reaches the child already.
             others = self.parents[child]
             cut_off = above - others - self.ancestors(others)

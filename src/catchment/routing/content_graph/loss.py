@@ -233,6 +233,10 @@ class LossDetector:
                 continue
             if number > self._last[node]:
                 is_known = False
+                # It may have been followed by a wrong guess, before this broker knew the graph.
+                if number > self._last[node] + 1 and self._mine_above(node) == set():
+                    self._unfollow(node)
+                    continue
                 self._miss(node, number - 1)
                 self._last[node] = number
             elif number in self._missing.get(node, ()):

@@ -94,11 +94,23 @@ class Identity:
     # By subscription id: its numbers in the matcher. A pattern has one number for each of its filters.
     numbers: dict[str, list[int]] = field(default_factory=dict)
     newest: Newest = field(default_factory=lambda: Newest(SEEN_SOURCES_MAX))
+    # By channel: the same for notifications that come on ways of their own (`newest_of`).
+    newest_by_channel: dict[str, Newest] = field(default_factory=dict)
     # None unless the identity is suspended.
     waiting: deque[_Due] | None = None
     waiting_bytes: int = 0
     # Deliveries dropped while the identity is suspended; it is told when it resumes.
     missed: int = 0
+
+    def newest_of(self, channel: str) -> Newest:
+        """What the identity has had on a channel. Channels are ways on which a publisher's notifications may overtake
+        each other: there is order on each of them, and none between them. A new channel begins with what the identity
+        had before it came (`newest`)."""
+        newest = self.newest_by_channel.get(channel)
+        if newest is None:
+            newest = self.newest_by_channel[channel] = Newest(SEEN_SOURCES_MAX)
+            newest.merge(self.newest.last)
+        return newest
 
 
 # For each subscription to a pattern: its id, and the places in the pattern of the filters that match.
@@ -137,6 +149,8 @@ class ClientSide:
         identity = self._identity(message.identity, client)
         identity.client = client
         identity.newest.merge(message.seen)
+        for newest in identity.newest_by_channel.values():
+            newest.merge(message.seen)
 
     def client_down(self, client: Client) -> list[str]:
         """Forgets the identities whose handler the client was, with their subscriptions. Returns their names."""
@@ -247,11 +261,13 @@ class ClientSide:
             self._due_to(interested, notification, now, actions, only)
         return actions
 
-    def due_to(self, interested: Iterable[Interested], notification: Notification, now: Time) -> list[Action]:
+    def due_to(
+        self, interested: Iterable[Interested], notification: Notification, now: Time, channel: str = ""
+    ) -> list[Action]:
         """The deliveries of one notification to those who are known to be interested in it: for cores that do not match
-        content."""
+        content. `channel` is the way on which it came (`Identity.newest_of`)."""
         actions: list[Action] = []
-        self._due_to(interested, notification, now, actions, None)
+        self._due_to(interested, notification, now, actions, None, channel)
         return actions
 
     def _due_to(
@@ -261,10 +277,12 @@ class ClientSide:
         now: Time,
         actions: list[Action],
         only: str | None,
+        channel: str = "",
     ) -> None:
         for identity, ids, steps in interested:
+            newest = identity.newest_of(channel) if channel else identity.newest
             # `is_new` comes last, because it also remembers the notification as delivered to this identity.
-            if (only is None or identity.name == only) and identity.newest.is_new(notification):
+            if (only is None or identity.name == only) and newest.is_new(notification):
                 if ids and identity.waiting is None:
                     actions.append(Deliver(identity.client, identity.name, notification, ids))
                 elif ids:
