@@ -1,19 +1,24 @@
 """Preprocessors of content graphs: documents, hierarchies, what settings make of them, and what clients get."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from catchment import Filter, Notification
+from catchment.broker.config import read_config
 from catchment.errors import InputError
 from catchment.routing.content_graph.preprocessors import Relation
 from catchment.routing.content_graph.preprocessors import attribute_values as documents
 from catchment.routing.content_graph.preprocessors.attribute_values import JsonKind, RssKind, XmlKind
 from catchment.routing.content_graph.preprocessors.hierarchies import ClassKind, Hierarchy, KeywordKind, hierarchy_of
 from catchment.routing.content_graph.preprocessors.kinds import KindPreprocessor
+from catchment.routing.content_graph.preprocessors.making import KINDS, kind_of
 from catchment.routing.content_graph.preprocessors.ranges import RangeKind
-from catchment.routing.content_graph.preprocessors.reading import ReadKind
+from catchment.routing.content_graph.preprocessors.reading import BREADTH_FIRST, ReadKind
 from catchment.routing.content_graph.preprocessors.searches import Range
+from catchment.routing.content_graph.settings import PreprocessorSettings
 from catchment.routing.messages import Deliver
 from catchment.routing.systems import system_named
 from catchment.sim.simulation import Simulation
@@ -289,3 +294,27 @@ def test_clients_get_what_the_kind_says(case: str, preprocessing: str):
         simulation.cancel(identity, "1")
     simulation.settle()
     assert [core.leftovers() for core in simulation.cores.values() if core is not None] == [[]] * 4
+
+
+# --- the page -----------------------------------------------------------------------------------
+
+PAGE = (Path(__file__).parents[2] / "docs" / "preprocessors.md").read_text("utf-8")
+
+
+def test_the_configuration_of_the_page_is_read(tmp_path: Path):
+    (text,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    (tmp_path / "broker.toml").write_text(text, "utf-8")
+    core: Any = read_config(tmp_path / "broker.toml").make_core()
+    kinds = {name: type(place.router.copy.tagger).__name__ for name, place in core.places.items()}
+    assert kinds == {"news": "KindTagger", "games": "KindTagger", "traffic": "KindTagger", "default": "FilterTagger"}
+
+
+def test_the_page_names_every_kind_search_setting_and_bound():
+    for kind in KINDS:
+        assert f"| `{kind}` |" in PAGE
+    made = [kind_of(PreprocessorSettings(kind=kind, attribute="a")) for kind in ("json", "range", "keywords")]
+    searches = {name for kind in made if kind is not None for name in (*kind.searches(), BREADTH_FIRST)}
+    assert all(f"| `{search}` |" in PAGE for search in searches)
+    assert all(f"`{name}`" in PAGE for name in PreprocessorSettings.__struct_fields__)
+    for name in ("DOCUMENT_BYTES_MAX", "DOCUMENT_DEPTH_MAX", "DOCUMENT_PAIRS_MAX"):
+        assert re.search(rf"`{name}` \({getattr(documents, name):,}[ )]", PAGE)
