@@ -21,6 +21,8 @@ from catchment.routing.content_graph.preprocessors.searches import Range
 from catchment.routing.content_graph.settings import PreprocessorSettings
 from catchment.routing.messages import Deliver
 from catchment.routing.systems import system_named
+from catchment.sim.scenarios.notations import read_scenario
+from catchment.sim.scenarios.play import play
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import line
 
@@ -318,3 +320,25 @@ def test_the_page_names_every_kind_search_setting_and_bound():
     assert all(f"`{name}`" in PAGE for name in PreprocessorSettings.__struct_fields__)
     for name in ("DOCUMENT_BYTES_MAX", "DOCUMENT_DEPTH_MAX", "DOCUMENT_PAIRS_MAX"):
         assert re.search(rf"`{name}` \({getattr(documents, name):,}[ )]", PAGE)
+
+
+def test_the_example_delivers_what_filters_on_both_ends_deliver(tmp_path: Path):
+    """Stretches that meet, written for a system that knows nothing of them."""
+    text = (Path(__file__).parents[2] / "examples" / "simulation" / "traffic.toml").read_text("utf-8")
+    plain = text.replace('routing = "content graph"', 'routing = "flooding"').replace("preprocessor = ", "# ")
+    for stretch, ends in {
+        "exit >= 5 and exit <= 12": "from <= 12 and to >= 5",
+        "exit >= 1 and exit <= 2": "from <= 2 and to >= 1",
+        "exit = 8": "from <= 8 and to >= 8",
+        "exit >= 10": "to >= 10",
+        "exit <= 6": "from <= 6",
+    }.items():
+        assert f'"{stretch}"' in plain
+        plain = plain.replace(f'"{stretch}"', f'"{ends}"')
+    delivered = []
+    for name, scenario in (("stretches", text), ("plain", plain)):
+        # A stretch may be told from either end: from 7 to 6. Filters on both ends do not know that.
+        fixed = scenario.replace("to = { one_of = [6,", "to = { one_of = [7,")
+        (tmp_path / f"{name}.toml").write_text(fixed, "utf-8")
+        delivered.append(play(read_scenario(tmp_path / f"{name}.toml")).delivered)
+    assert delivered[0] == delivered[1] > 1_000
