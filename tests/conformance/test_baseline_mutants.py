@@ -25,13 +25,10 @@ SEEDS = range(12)
 
 
 def records_are_not_passed_on(patch: pytest.MonkeyPatch) -> None:
-    heard = FloodedRecords.heard
-
-    def silent(self: Any, record: Any, source: Neighbor, now: int) -> Any:
-        news = heard(self, record, source, now)
-        return None if news is record else news
-
-    patch.setattr(FloodedRecords, "heard", silent)
+    flooded = FloodedRecords.flooded
+    patch.setattr(
+        FloodedRecords, "flooded", lambda self, record, source=None: flooded(self, record) if source is None else []
+    )
 
 
 def a_new_neighbor_is_told_of_our_own_clients_only(patch: pytest.MonkeyPatch) -> None:

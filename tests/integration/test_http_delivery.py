@@ -58,7 +58,7 @@ def test_slow_reader_loses_and_does_not_stall_others(http, broker, live):
     slow_id, quick_id = subscribe(http), subscribe(http)
     address = broker.http.address
     with socket.create_connection((address.host, address.port)) as slow:
-        slow.sendall(f"GET /subscriptions/{slow_id}/events HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        slow.sendall(f"GET /subscriptions/{slow_id}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         until(lambda: live.do(lambda: broker.http.subscriptions[slow_id].log.readers), "the slow reader")
         data = "x" * 20_000
         with connect_sse(http, "GET", f"/subscriptions/{quick_id}/events") as source:

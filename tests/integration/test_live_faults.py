@@ -218,8 +218,9 @@ def test_units_are_read(tmp_path: Path):
         ('routing = "siena hybrid"', "needs units"),
         ('routing = "siena merging"\nsettings = { merging = 2.0 }', "from 0 to less than 1"),
         ('routing = "centralized"', "center"),
-        ('name = "*"', "cannot be a broker's name"),
-        ('name = "@x"', "cannot be a broker's name"),
+        ('name = "*"', "is reserved"),
+        ('name = "@x"', "are the broker's own"),
+        ('name = "a\\nb"', "no control characters"),
         ('name = "' + "x" * 1_025 + '"', "a name has 1 to 1,024 characters"),
     ],
 )

@@ -5,15 +5,16 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from catchment.broker import server as server_module
 from catchment.broker.config import Config
-from catchment.routing.messages import BrokerMessage, ClientRequest
+from catchment.routing.messages import Beat, BrokerMessage, ClientRequest, Gap, LinkReport, Parting
 from catchment.routing.systems import SYSTEMS
 from catchment.wire.frames import VERSION, Decoder
 from catchment.wire.messages import Batch
@@ -30,11 +31,18 @@ LIMITS_IN = (
     "model.values",
     "model.language",
     "model.filter",
+    "model.monitor",
+    "model.pattern",
     "routing.parts.clients",
-    "node.node",
+    "routing.parts.watching",
+    "node.access",
+    "node.numbers",
     "broker.connection",
     "broker.credit",
     "broker.server",
+    "routing.messages",
+    "routing.parts.link_states",
+    "node.gaps",
 )
 
 
@@ -64,7 +72,10 @@ def fields_by_name(heading: str) -> dict[str, list[str]]:
 # --- the example --------------------------------------------------------------------------------
 
 
-def test_a_broker_says_what_the_page_says():
+def test_a_broker_says_what_the_page_says(monkeypatch):
+    at = datetime(2026, 11, 15, 10, 30, tzinfo=UTC)
+    monkeypatch.setattr(server_module, "_now", lambda: int(at.timestamp()) * 1_000_000)
+
     async def work():
         config = replace(Config(), listen=ANYWHERE)
         async with broker(config.name, routing=config.routing) as b, await Raw.dial(b.address) as raw:
@@ -165,7 +176,10 @@ def test_every_message_between_brokers_is_on_the_page_with_its_fields_in_order()
     assert fields_by_name("message of a routing system") == {
         kind.__name__: list(kind.__struct_fields__) for kind in kinds
     }
-    assert fields_by_name("message between all brokers") == {"Batch": list(Batch.__struct_fields__)}
+    between_all = (Batch, LinkReport, Beat, Parting, Gap)
+    assert fields_by_name("message between all brokers") == {
+        kind.__name__: list(kind.__struct_fields__) for kind in between_all
+    }
 
 
 def test_the_version_is_that_of_the_code():

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catchment.model.notification import Notification
+from catchment.routing.messages import Beat, Gap, LinkReport, Parting
 from catchment.routing.systems import SYSTEMS
 from catchment.wire.frames import batch_frame, frame
 from catchment.wire.greetings import ThisBroker
@@ -153,12 +154,12 @@ by_client = st.one_of(
 to_client = st.one_of(
     st.just(_ticks),
     st.builds(_says, st.builds(Credit, st.integers(0, 5))),
-    *(st.builds(_says, KINDS[kind]) for kind in (Delivery, SequenceDelivery, Lost)),
+    *(st.builds(_says, KINDS[kind]) for kind in (Delivery, SequenceDelivery, Lost, Gap)),
 )
 between_brokers = st.one_of(
     st.just(_ticks),
     st.builds(_forwards, BATCHES[SYSTEMS[ROUTING].header]),
-    *(st.builds(_says, KINDS[kind]) for kind in SYSTEMS[ROUTING].messages),
+    *(st.builds(_says, KINDS[kind]) for kind in (*SYSTEMS[ROUTING].messages, LinkReport, Beat, Parting, Gap)),
 )
 THEIRS = ThisBroker("theirs", ROUTING, OURS.language, "i2")
 PAIRS: dict[str, tuple[Callable[[], Session], Any, Any]] = {

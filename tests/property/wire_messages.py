@@ -5,6 +5,7 @@ from typing import Any, get_args, get_origin
 from hypothesis import strategies as st
 
 from catchment.model.cesql import Cesql
+from catchment.model.pattern import PATTERN_FILTERS_MAX
 from catchment.routing import messages as said
 from catchment.routing.baselines import messages as baseline
 from catchment.routing.baselines.messages import AddressedHeader, Registration
@@ -21,6 +22,12 @@ counts = st.integers(0, 2**31)
 cesql = st.sampled_from(("a = 'b'", "LENGTH(c) > 3 OR NOT EXISTS d", "x LIKE 'é%_'", "TRUE")).map(Cesql)
 wanted = some.filters | some.patterns | cesql
 texts = some.texts
+# What the wire lets through as the name of a broker, the number of a record, a link's cost.
+brokers = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=8).filter(
+    lambda name: name != "*" and not name.startswith("@")
+)
+records = st.integers(0, said.NUMBER_MAX)
+costs = st.integers(1, said.LINK_COST_MAX)
 plain = st.recursive(
     st.none() | texts | some.ints | some.floats | some.bools,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
@@ -41,14 +48,14 @@ numbers_below = several(st.tuples(numbers, node_numbers))
 missing = several(st.tuples(numbers, counts, counts))
 HEADERS: dict[type, st.SearchStrategy[Any]] = {
     said.Header: st.builds(said.Header, hops),
-    siena.OriginHeader: st.builds(siena.OriginHeader, hops, texts),
+    siena.OriginHeader: st.builds(siena.OriginHeader, hops, brokers),
+    AddressedHeader: st.builds(AddressedHeader, hops, st.none() | st.tuples(brokers, texts)),
     graph.ContentHeader: st.builds(
         graph.ContentHeader, hops, texts, st.booleans(), counts, node_ids, node_numbers, texts, st.booleans()
     ),
-    AddressedHeader: st.builds(AddressedHeader, hops, st.none() | st.tuples(texts, texts)),
-    baseline.ReceiverHeader: st.builds(baseline.ReceiverHeader, hops, texts, texts),
-    baseline.TopicHeader: st.builds(baseline.TopicHeader, hops, texts, numbers),
-    baseline.ChannelHeader: st.builds(baseline.ChannelHeader, hops, texts, numbers),
+    baseline.ReceiverHeader: st.builds(baseline.ReceiverHeader, hops, brokers, texts),
+    baseline.TopicHeader: st.builds(baseline.TopicHeader, hops, brokers, records),
+    baseline.ChannelHeader: st.builds(baseline.ChannelHeader, hops, brokers, records),
 }
 BATCHES: dict[type, st.SearchStrategy[Any]] = {
     header: st.builds(wire.Batch, several(st.builds(wire.Parcel, made, several(notifications))))
@@ -67,7 +74,7 @@ requests = st.one_of(
     st.builds(said.Suspend, texts),
     st.builds(said.Resume, texts),
 )
-held = st.builds(siena.Held, notifications, some.ints, several(counts))
+held = st.builds(siena.Held, notifications, records, several(st.integers(0, PATTERN_FILTERS_MAX - 1)))
 seen = st.dictionaries(texts, some.ints, max_size=4)
 roles = st.sampled_from(("client", "broker"))
 KINDS: dict[type, st.SearchStrategy[Any]] = {
@@ -85,6 +92,10 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
     wire.Delivery: st.builds(wire.Delivery, texts, several(texts), notifications),
     wire.SequenceDelivery: st.builds(wire.SequenceDelivery, texts, texts, several(notifications)),
     wire.Lost: st.builds(wire.Lost, texts, counts),
+    said.LinkReport: st.builds(said.LinkReport, records, records, records, records),
+    said.Beat: st.builds(said.Beat, records, records, records),
+    said.Parting: st.builds(said.Parting, records, st.booleans()),
+    said.Gap: st.builds(said.Gap, brokers, records, st.tuples(texts, texts), records, records, st.none() | records),
     wire.Seen: st.builds(wire.Seen, numbers, plain),
     wire.Batch: st.one_of(*BATCHES.values()),
     siena.Interest: interest,
@@ -93,27 +104,27 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
         siena.Delegated, several(some.patterns), several(some.patterns), several(some.patterns), interest
     ),
     siena.Part: st.builds(siena.Part, some.patterns, several(held), st.booleans()),
-    Links: st.builds(Links, texts, counts, several(st.tuples(texts, counts))),
-    siena.Wants: st.builds(siena.Wants, texts, counts, several(some.filters)),
+    Links: st.builds(Links, brokers, records, several(st.tuples(brokers, costs))),
+    siena.Wants: st.builds(siena.Wants, brokers, records, several(some.filters)),
     siena.WantsChange: st.builds(
-        siena.WantsChange, texts, counts, counts, several(some.filters), several(some.filters)
+        siena.WantsChange, brokers, records, records, several(some.filters), several(some.filters)
     ),
-    Registration: st.builds(Registration, texts, counts, counts, st.booleans(), several(subscribe | cancel)),
+    Registration: st.builds(Registration, brokers, records, records, st.booleans(), several(subscribe | cancel)),
     baseline.Subscribed: st.builds(
         baseline.Subscribed,
-        texts,
-        counts,
-        st.none() | counts,
+        brokers,
+        records,
+        st.none() | records,
         several(st.tuples(texts, texts)),
         several(st.tuples(st.tuples(texts, texts), wanted)),
     ),
     baseline.Channels: st.builds(
         baseline.Channels,
-        texts,
-        counts,
-        st.none() | counts,
-        several(numbers),
-        several(st.tuples(numbers, several(numbers))),
+        brokers,
+        records,
+        st.none() | records,
+        several(records),
+        several(st.tuples(records, several(records))),
     ),
     graph.NodesWanted: st.builds(
         graph.NodesWanted,

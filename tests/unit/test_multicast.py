@@ -17,6 +17,7 @@ from catchment.routing.baselines.topics import topic_of
 from catchment.routing.baselines.unicast import UnicastCore
 from catchment.routing.core import Table
 from catchment.routing.messages import (
+    HOST,
     Action,
     Cancel,
     Client,
@@ -25,6 +26,7 @@ from catchment.routing.messages import (
     Deliver,
     Forward,
     Header,
+    LinkDown,
     LinkUp,
     MapIdentity,
     Neighbor,
@@ -32,10 +34,10 @@ from catchment.routing.messages import (
     Routed,
     Send,
     Subscribe,
+    TimerFired,
     Unsubscribe,
 )
-from catchment.routing.parts import records
-from catchment.routing.parts.link_states import Links
+from catchment.routing.parts.link_states import AHEAD_MAX_US, CHECK_TIMER, CHECK_US, Links
 from catchment.sim.conformance.entries import ENTRIES
 from catchment.sim.network import NOTIFICATIONS
 from catchment.sim.simulation import Simulation
@@ -281,7 +283,6 @@ def test_a_neighbor_that_contradicts_itself_is_refused(make: Callable[[str], Inf
     before = core.inspect()
     for what in (
         Subscribed("w", 9, 7, (), ((("bob", "2"), CUBS),)),
-        Subscribed("x", 9, 7, (), ((("bob", "2"), CUBS),)),
         Subscribed("w", 9, 5, (("bob", "3"),), ()),
         Subscribed("w", 9, 5, (), ((("bob", "1"), CUBS),)),
     ):
@@ -292,19 +293,44 @@ def test_a_neighbor_that_contradicts_itself_is_refused(make: Callable[[str], Inf
 
 
 @pytest.mark.parametrize("make", CORES)
+def test_records_that_make_no_sense_are_dropped(make: Callable[[str], InformedCore]):
+    """Of a broker whose links nobody knows, or with a number from the future; who says that of itself is refused."""
+    core = middle(make)
+    before = core.inspect()
+    future = AHEAD_MAX_US + 100
+    assert core.on_message(subscribed("nobody", ("bob", "1", GAMES)), WEST, 2) == []
+    assert core.on_message(subscribed("e", ("bob", "1", GAMES), seq=future), WEST, 2) == []
+    assert core.inspect() == before
+    error = refused(core.on_message(subscribed("w", ("bob", "1", GAMES), seq=future), WEST, 2))
+    assert "ahead of the clock" in str(error)
+    assert core.inspect() == before
+
+
+@pytest.mark.parametrize("make", CORES)
+def test_a_broker_that_is_away_for_long_is_forgotten(make: Callable[[str], InformedCore]):
+    core = middle(make)
+    core.on_message(subscribed("w", ("bob", "1", GAMES)), WEST, 2)
+    if isinstance(core, DisjunctiveCore):
+        core.on_message(Channels("w", 5, None, (), ((9, (1,)),)), WEST, 2)
+        core.on_notifications([Routed(RESULT)], ALICE, 3)
+    core.on_message(LinkDown(), WEST, 4)
+    for check in range(1, 12):
+        core.on_message(TimerFired(CHECK_TIMER), HOST, 4 + check * CHECK_US)
+    assert core.subscriptions.origins == ["m"]
+    assert core.inspect().tables == ()
+    assert core.on_notifications([Routed(RESULT)], ALICE, 5 + 12 * CHECK_US) == []
+    if isinstance(core, DisjunctiveCore):
+        assert [core.channels.of(origin) for origin in ("m", "w")] == [{}, {}]
+
+
+@pytest.mark.parametrize("make", CORES)
 def test_a_flood_of_records_is_refused(make: Callable[[str], InformedCore], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(informed, "KNOWN_SUBSCRIPTIONS_MAX", 2)
-    monkeypatch.setattr(informed, "RECORDS_MAX", 4)
-    monkeypatch.setattr(records, "RECORDS_MAX", 3)
     core = middle(make)
     wants = [("bob", str(i), GAMES) for i in range(3)]
     assert isinstance(refused(core.on_message(subscribed("w", *wants), WEST, 2)), LimitError)
     assert core.subscriptions.of("w") == {}
     assert len(core.on_message(subscribed("w", *wants[:2]), WEST, 3)) == 1
-    core.on_message(subscribed("a"), WEST, 4)
-    assert isinstance(refused(core.on_message(subscribed("b"), WEST, 4)), LimitError)
-    core.on_message(Links("a", 1, ()), WEST, 4)
-    assert isinstance(refused(core.on_message(Links("b", 1, ()), WEST, 4)), LimitError)
 
 
 def test_a_flood_of_channels_is_refused(monkeypatch: pytest.MonkeyPatch):

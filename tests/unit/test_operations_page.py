@@ -15,16 +15,18 @@ LIMITS_IN = (
     "broker.http.server",
     "broker.server",
     "model.monitor",
-    "node.node",
+    "node.access",
+    "node.numbers",
     "routing.baselines.disjunctive",
     "routing.baselines.informed",
     "routing.parts.clients",
     "routing.parts.newest",
-    "routing.parts.records",
     "routing.parts.remote",
+    "routing.parts.watching",
     "routing.siena.advertising",
     "routing.siena.delegating",
     "routing.siena.general",
+    "routing.siena.thinning",
 )
 
 

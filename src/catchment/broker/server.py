@@ -9,6 +9,8 @@ have one link: the first that both ends know. If both connect at the same time, 
 lesser name has opened. A broker that has been started again, or another broker of the same name, is recognized by its
 instance. It is refused while the broker that is there answers, and takes its place if that broker does not.
 
+Clients. Two connections cannot have one name: `rivals.py` decides which keeps it.
+
 Shutdown. `stop` takes no more connections, lets what waits be read, and closes. A second `stop` closes at once.
 """
 
@@ -24,16 +26,20 @@ from typing import TYPE_CHECKING, Final
 from catchment.broker.config import Address, Config
 from catchment.broker.connection import Connection
 from catchment.broker.credit import CREDIT, Credits
+from catchment.broker.half_sent import HalfSent
 from catchment.broker.idle import keep_prepared
+from catchment.broker.outboxes import Outboxes
 from catchment.broker.outlets import FramesToClient, FramesToNeighbor
+from catchment.broker.rivals import Rivals
 from catchment.broker.status import explained, status_of
+from catchment.broker.turns import Turns
 from catchment.errors import CatchmentError, shown
 from catchment.node import Node
-from catchment.routing.messages import BrokerMessage, Client, Neighbor, SetTimer, Time
+from catchment.routing.messages import BrokerMessage, Client, LinkMessage, Neighbor, SetTimer, Time
 from catchment.routing.systems import SYSTEMS
 from catchment.wire.greetings import ThisBroker
 from catchment.wire.messages import Batch, Hello, Look, Publish, Refused, Request, Seen, Unfit, Welcome, between_brokers
-from catchment.wire.session import TICK_S, BrokerSession, Ended, Event, Published
+from catchment.wire.session import TICK_S, Answered, BrokerSession, Ended, Event, Published
 
 if TYPE_CHECKING:
     from catchment.broker.http import HttpSide
@@ -67,7 +73,11 @@ class Broker:
         self._connections: dict[Connection, None] = {}
         # Those that were welcomed, one for each client and neighbor.
         self._by_who: dict[Client | Neighbor, Connection] = {}
+        self._rivals = Rivals(self._loop, self._welcome_client, self._refuse_client)
         self.credits = Credits(config.name, self._loop.time)
+        self.turns = Turns(self._loop.time, self._loop.call_soon)
+        self.half_sent = HalfSent()
+        self.outboxes = Outboxes()
         self._tasks: list[asyncio.Task[None]] = []
         # Connections that this broker has opened: the address, and what is done when the connection has closed.
         self._dialing: dict[Connection, tuple[Address, asyncio.Future[None]]] = {}
@@ -130,6 +140,7 @@ class Broker:
 
     async def _drain(self) -> None:
         reason = f"{self.config.name} is shutting down"
+        self.node.part()
         for connection in list(self._connections):
             who = connection.who
             if isinstance(who, Client) and self._by_who.get(who) is connection:
@@ -165,12 +176,14 @@ class Broker:
         self.node.timer_fired(name)
 
     async def _watch(self) -> None:
-        """Sessions ping, and end when the other side is silent."""
+        """Sessions ping, and end when the other side is silent. Neighbors hear until when they have everything."""
         while True:
             await asyncio.sleep(TICK_S)
             now = self._loop.time()
+            self.outboxes.count_again()
             for connection in list(self._connections):
                 connection.tick(now)
+            self.node.beat()
 
     # --- links ---
 
@@ -235,12 +248,16 @@ class Broker:
                 self._looked(connection, event)
             case BrokerMessage():
                 self.node.told(_neighbor(connection), event)
+            case LinkMessage():
+                self.node.link_told(_neighbor(connection), event)
             case Hello(role="client"):
                 self._client_came(connection, event)
             case Hello():
                 self._greeted(connection, event)
             case Welcome():
                 self._welcomed(connection, event)
+            case Answered():
+                self._rivals.answered(connection)
             case Ended():
                 if event.refused_name is not None and not connection.session.is_dialing:
                     self._log_refused(event.refused_name, event.reason)
@@ -304,15 +321,27 @@ class Broker:
         log.info("link up", extra={"broker": self.config.name, "neighbor": name})
 
     def _client_came(self, connection: Connection, hello: Hello) -> None:
+        first = self._by_who.get(Client(hello.name))
+        if first is not None and first.is_open:
+            self._rivals.begin(first, connection, hello)
+        else:
+            self._welcome_client(connection, hello)
+
+    def _welcome_client(self, connection: Connection, hello: Hello) -> None:
         client = Client(hello.name)
-        connection.welcome(CREDIT)
+        if refusal := self.node.access.name_refusal(client):
+            self._refuse_client(connection, hello, refusal)
+            return
+        connection.welcome(CREDIT, self.node.now(), self.node.access.numbers.last(client.name))
         connection.known_as(client)
-        if (before := self._by_who.get(client)) is not None:
-            # Final, because two processes that use one identity would take it from each other for ever.
-            before.end(f"{shown(client.name)} has connected again", is_final=True)
         self.node.client_up(client, hello.name, dict(hello.seen), FramesToClient(connection))
         self._by_who[client] = connection
         log.debug("client up", extra={"broker": self.config.name, "client": hello.name})
+
+    def _refuse_client(self, connection: Connection, hello: Hello, reason: str) -> None:
+        """Not finally: the name may be free later."""
+        self._log_refused(hello.name, reason)
+        connection.end(reason)
 
     def _published(self, connection: Connection, publications: Sequence[Publish]) -> None:
         # Once for each read of each client: lists are quicker than generators.
@@ -349,6 +378,8 @@ class Broker:
 
     def closed(self, connection: Connection, reason: str) -> None:
         self._connections.pop(connection, None)
+        self.half_sent.gone(connection)
+        self.outboxes.gone(connection)
         self.credits.gone(connection)
         address, closed = self._dialing.pop(connection, (None, None))
         if closed is not None and not closed.done():
@@ -364,6 +395,8 @@ class Broker:
             else:
                 self.node.client_down(who)
                 log.debug("client down", extra={"broker": self.config.name, "client": who.name, "reason": reason})
+        # Last: who waited for the name of this connection is a client of its own.
+        self._rivals.closed(connection)
 
     def _log_no_link(self, address: Address, reason: str) -> None:
         """Once for each reason: the broker tries again every few seconds."""

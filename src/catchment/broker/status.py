@@ -39,7 +39,9 @@ def status_of(broker: Broker) -> dict[str, Any]:
         "publishers_held": len(broker.credits.held),
         "links_given_up": broker.credits.links_given_up,
         "bytes_given_up": broker.credits.bytes_given_up,
-        "totals": {name: getattr(node.totals, name) for name in node.totals.__slots__},
+        "suspended_bytes": node.core.clients.waiting_bytes,
+        "monitors_bytes": node.core.clients.watching.bytes_count,
+        "totals": node.counts(),
         "links": [
             {
                 "neighbor": neighbor.name,

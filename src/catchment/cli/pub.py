@@ -26,6 +26,10 @@ ATTRIBUTES_HELP: Final = (
     "The attributes of the notification, each as name=value. A single - reads notifications from standard input, "
     "one JSON object on each line."
 )
+SOURCE_HELP: Final = (
+    "Publish under this name instead of your own. Nobody else at the broker may have it, unless its owner mapped it to "
+    "you. A notification from standard input that has a $source keeps it."
+)
 ADVERTISE_HELP: Final = "Advertise this first. Some networks refuse what was not advertised."
 
 
@@ -36,6 +40,7 @@ def pub(
     payload: Annotated[
         str | None, Parameter(help="Text to send with the notification. Filters do not see it.", metavar="TEXT")
     ] = None,
+    source: Annotated[str | None, Parameter(help=SOURCE_HELP, metavar="NAME")] = None,
     advertise: Annotated[str | None, Parameter(help=ADVERTISE_HELP, metavar="ADVERTISEMENT")] = None,
 ) -> int:
     """Publish a notification, or one for each line of standard input.
@@ -44,29 +49,33 @@ def pub(
     """
     advertisement = None if advertise is None else parsed_advertisement("--advertise", advertise)
     if attributes == (STANDARD_INPUT,):
-        return with_client(url, identity, lambda client: _publish_lines(client, advertisement))
-    notification = parsed_notification(attributes, b"" if payload is None else payload.encode())
+        return with_client(url, identity, lambda client: _publish_lines(client, advertisement, source))
+    notification = _from(parsed_notification(attributes, b"" if payload is None else payload.encode()), source)
 
     async def publish(client: Client) -> int:
-        await _advertise(client, advertisement)
+        await _advertise(client, advertisement, source)
         await client.publish(notification, ack="accepted")
         return 0
 
     return with_client(url, identity, publish)
 
 
-async def _advertise(client: Client, advertisement: Advertisement | None) -> None:
+async def _advertise(client: Client, advertisement: Advertisement | None, source: str | None) -> None:
     if advertisement is not None:
-        await client.advertise(advertisement)
+        await client.advertise(advertisement, identity=source)
 
 
-async def _publish_lines(client: Client, advertisement: Advertisement | None) -> int:
-    await _advertise(client, advertisement)
+def _from(notification: Notification, source: str | None) -> Notification:
+    return notification if notification.source is not None else notification.stamped(source=source)
+
+
+async def _publish_lines(client: Client, advertisement: Advertisement | None, source: str | None) -> int:
+    await _advertise(client, advertisement, source)
     bad_lines = published = 0
     batch: list[Notification] = []
     for number, line in _numbered_lines():
         try:
-            batch.append(Notification.parse(line))
+            batch.append(_from(Notification.parse(line), source))
         except CatchmentError as problem:
             bad_lines += 1
             print(f"line {number}: {problem}", file=sys.stderr)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from catchment.routing.messages import BrokerMessage, Deliver, DeliverSequence, Refuse, Routed
+from catchment.routing.messages import BrokerMessage, Deliver, DeliverSequence, Gap, LinkMessage, Refuse, Routed
 
 
 class ClientOutlet(Protocol):
@@ -24,6 +24,10 @@ class ClientOutlet(Protocol):
 
     def tell_lost(self, identity: str, count: int) -> None:
         """Tells the client that the broker has dropped `count` deliveries to the identity."""
+        ...
+
+    def tell_gap(self, gap: Gap) -> None:
+        """Tells the client that notifications may be missing, because brokers have lost some."""
         ...
 
     def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
@@ -44,6 +48,10 @@ class LinkOutlet(Protocol):
 
     def send(self, message: BrokerMessage) -> None:
         """Sends a message; LimitError if it is too long to be sent."""
+        ...
+
+    def tell(self, message: LinkMessage) -> None:
+        """Sends a message of this node to the node at the other end."""
         ...
 
     def forward(self, batch: Sequence[Routed], is_relayed: bool) -> int:

@@ -57,6 +57,15 @@ class Work(Struct, frozen=True):
     matched: int = 0
     # Pairs of filters that the core compared with `covers`, because the index of the poset could not decide.
     compared: int = 0
+    # Notifications that were dropped because they were not newer than the last one of their source: copies that came
+    # another way, and numbers that went back.
+    old: int = 0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(self.matched + other.matched, self.compared + other.compared, self.old + other.old)
+
+    def __neg__(self) -> Work:
+        return Work(-self.matched, -self.compared, -self.old)
 
 
 class KnownBroker(Struct, frozen=True):

@@ -48,14 +48,6 @@ class DisjunctiveCore(TopicCore):
     """A broker that sends one copy, on the channel of its combination of topics."""
 
     def __init__(self, name: str) -> None:
-        self.channels: FloodedRecords[Channels, int, tuple[int, ...]] = FloodedRecords(
-            name,
-            Channels,
-            self._on_channels,
-            "KNOWN_CHANNELS_MAX",
-            KNOWN_CHANNELS_MAX,
-            weight=lambda topics: 1 + len(topics),
-        )
         # Our own: the channel of each combination, oldest first; and the combinations that each topic is in.
         self._opened: dict[tuple[int, ...], int] = {}
         self._combinations: dict[int, set[tuple[int, ...]]] = {}
@@ -64,6 +56,14 @@ class DisjunctiveCore(TopicCore):
         self._stale: set[tuple[int, ...]] = set()
         self._closed: dict[tuple[str, int], tuple[int, ...]] = {}
         super().__init__(name)
+        self.channels: FloodedRecords[Channels, int, tuple[int, ...]] = FloodedRecords(
+            self.links,
+            Channels,
+            self._on_channels,
+            "KNOWN_CHANNELS_MAX",
+            KNOWN_CHANNELS_MAX,
+            weight=lambda topics: 1 + len(topics),
+        )
 
     # --- channels ---
 
@@ -73,7 +73,11 @@ class DisjunctiveCore(TopicCore):
 
     def _on_own(self, message: BrokerMessage, source: Neighbor, now: Time) -> list[Action]:
         assert isinstance(message, Channels)
-        return self._take(self.channels, message, source, now)
+        return self.channels.heard(message, source, now)
+
+    def _forget(self, origin: str) -> None:
+        super()._forget(origin)
+        self.channels.forget(origin)
 
     def _on_channels(
         self, origin: str, gone: Mapping[int, tuple[int, ...]], new: Mapping[int, tuple[int, ...]]

@@ -11,7 +11,7 @@ Subscribed         enters what has changed in the subscriptions of its origin, a
 Links              enters the links of its origin, and is flooded on.
 LinkUp             The broker sends all that it knows to the new neighbor, and floods its links.
 LinkDown           The broker floods its links. Subscriptions of brokers that cannot be reached are kept until they are
-                   back; nothing is sent for them.
+                   back, or their links are forgotten; nothing is sent for them.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ from catchment.routing.messages import (
 from catchment.routing.parts.clients import ClientSide
 from catchment.routing.parts.link_states import Links, LinkStates
 from catchment.routing.parts.recall import RecallingMatcher
-from catchment.routing.parts.records import RECORDS_MAX, FloodedRecords
-from catchment.routing.parts.remote import check_limit
+from catchment.routing.parts.records import FloodedRecords
 from catchment.routing.parts.wanted import filters_for, text_bytes
 
 # Subscriptions of the clients of all brokers together: some gigabytes. A neighbor that tells of more loses its link.
@@ -65,9 +64,9 @@ class InformedCore(ABC):
     def __init__(self, name: str) -> None:
         self.name = name
         self.clients = ClientSide()
-        self.links = LinkStates(name)
+        self.links = LinkStates(name, self._forget)
         self.subscriptions: FloodedRecords[Subscribed, SubscriptionKey, Wanted] = FloodedRecords(
-            name, Subscribed, self._on_subscriptions, "KNOWN_SUBSCRIPTIONS_MAX", KNOWN_SUBSCRIPTIONS_MAX
+            self.links, Subscribed, self._on_subscriptions, "KNOWN_SUBSCRIPTIONS_MAX", KNOWN_SUBSCRIPTIONS_MAX
         )
         self._matched = 0
 
@@ -81,6 +80,10 @@ class InformedCore(ABC):
 
     @abstractmethod
     def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]: ...
+
+    def _forget(self, origin: str) -> None:
+        """The links of a broker are forgotten: it has been away for long, or never was."""
+        self.subscriptions.forget(origin)
 
     def _told(self, now: Time) -> list[BrokerMessage]:
         """What a new neighbor is told besides links."""
@@ -117,7 +120,7 @@ class InformedCore(ABC):
                 own = self.subscriptions.of(self.name)
                 return self._stated([key for key in own if key[0] in left], {}, now)
             case TimerFired():
-                pass
+                return self.links.on_timer(message.name, now)
             case _:
                 assert isinstance(source, Neighbor)
                 return self._on_neighbor(message, source, now)
@@ -132,21 +135,11 @@ class InformedCore(ABC):
             case LinkDown():
                 return self.links.down(source, now)
             case Links():
-                if message.origin not in self.links.records:
-                    check_limit("RECORDS_MAX", RECORDS_MAX, len(self.links.records) + 1)
                 return self.links.heard(message, source, now)
             case Subscribed():
-                return self._take(self.subscriptions, message, source, now)
+                return self.subscriptions.heard(message, source, now)
             case _:
                 return self._on_own(message, source, now)
-
-    def _take(self, records: FloodedRecords[Any, Any, Any], record: Any, source: Neighbor, now: Time) -> list[Action]:
-        """Takes a record, and floods what is new in it."""
-        news = records.heard(record, source, now)
-        if news is None:
-            return []
-        # Our own record, stated again, goes to the neighbor too.
-        return self.links.flooded(news, source if news is record else None)
 
     # --- requests of our own clients ---
 

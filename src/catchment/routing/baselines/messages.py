@@ -8,7 +8,7 @@ disjunctive multicast                          Subscribed, Channels, ChannelHead
 
 from __future__ import annotations
 
-from catchment.routing.messages import BrokerMessage, Cancel, Header, Subscribe, Wanted
+from catchment.routing.messages import BrokerMessage, BrokerName, Cancel, Header, Number, Subscribe, Wanted
 from catchment.routing.settings import Settings
 
 # An identity, and the id of one of its subscriptions.
@@ -23,9 +23,9 @@ class Registration(BrokerMessage, frozen=True):
     these clients. Otherwise it has what has changed since the registration with the same `links_seq` and a `seq` that
     is one less. `links_seq` is the number of the origin's last record of links."""
 
-    origin: str
-    links_seq: int
-    seq: int
+    origin: BrokerName
+    links_seq: Number
+    seq: Number
     is_whole: bool
     requests: tuple[Subscribe | Cancel, ...]
 
@@ -39,7 +39,7 @@ class CentralizedSettings(Settings, frozen=True):
 class AddressedHeader(Header, frozen=True, gc=False):
     """`addressee` says whom a copy is for, as broker and identity. It is None on the way to the center."""
 
-    addressee: tuple[str, str] | None
+    addressee: tuple[BrokerName, str] | None
 
 
 # --- unicast, multicast -------------------------------------------------------------------------
@@ -49,9 +49,9 @@ class Subscribed(BrokerMessage, frozen=True):
     """Subscriptions of the clients of `origin`, each with its identity and id: all of them if `after` is None, else
     what has changed since the record numbered `after`. Brokers flood it (`parts/records.py`)."""
 
-    origin: str
-    seq: int
-    after: int | None
+    origin: BrokerName
+    seq: Number
+    after: Number | None
     gone: tuple[SubscriptionKey, ...]
     new: tuple[tuple[SubscriptionKey, Wanted], ...]
 
@@ -59,30 +59,30 @@ class Subscribed(BrokerMessage, frozen=True):
 class ReceiverHeader(Header, frozen=True, gc=False):
     """A copy for one client: `identity` at the broker `broker`."""
 
-    broker: str
+    broker: BrokerName
     identity: str
 
 
 class TopicHeader(Header, frozen=True, gc=False):
     """A copy for all that subscribed to one topic. It travels down the tree of `origin`, where it was published."""
 
-    origin: str
-    topic: int
+    origin: BrokerName
+    topic: Number
 
 
 class Channels(BrokerMessage, frozen=True):
     """The channels that `origin` publishes on, each a number with the topics it is for: all of them if `after` is None,
     else what has changed since the record numbered `after`. Brokers flood it (`parts/records.py`)."""
 
-    origin: str
-    seq: int
-    after: int | None
-    gone: tuple[int, ...]
-    new: tuple[tuple[int, tuple[int, ...]], ...]
+    origin: BrokerName
+    seq: Number
+    after: Number | None
+    gone: tuple[Number, ...]
+    new: tuple[tuple[Number, tuple[Number, ...]], ...]
 
 
 class ChannelHeader(Header, frozen=True, gc=False):
     """The one copy for all that subscribed to any topic of a channel. It travels down the tree of `origin`."""
 
-    origin: str
-    channel: int
+    origin: BrokerName
+    channel: Number

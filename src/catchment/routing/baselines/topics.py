@@ -29,8 +29,8 @@ from catchment.routing.parts.wanted import filters_for
 
 
 def topic_of(filter: Filter) -> int:
-    """The number of a topic: 8 bytes, as long as the address of a multicast group."""
-    return int.from_bytes(blake2b(str(filter).encode(), digest_size=8).digest(), "big")
+    """The number of a topic: 62 bits, the range of what brokers number."""
+    return int.from_bytes(blake2b(str(filter).encode(), digest_size=8).digest(), "big") >> 2
 
 
 class Topics:
@@ -146,9 +146,7 @@ class TopicCore(InformedCore, ABC):
 
     def _is_on_its_way(self, header: Header, origin: str, source: Neighbor) -> bool:
         """Whether a notification came from the neighbor that is before us in the tree of its origin."""
-        # Only of brokers that are known: else whoever invents names makes us compute a tree for each.
-        is_known = origin in self.links.records
-        return is_known and header.hops <= HOPS_MAX and self.links.tree(origin).get(self.name) == source.name
+        return header.hops <= HOPS_MAX and self.links.tree(origin).get(self.name) == source.name
 
     def _is_wanted_here(self, topics: Iterable[int]) -> bool:
         return any(self.name in self.topics.brokers_of(topic) for topic in topics)

@@ -13,21 +13,20 @@ own record   A broker hears its own record with a number that is not less than i
              number.
 link up      The broker sends all records that it has: two networks that were apart become one.
 
-Records of brokers that cannot be reached are kept until they are back.
+What makes sense is as with link states (`link_states.py`): a number that is too far ahead of the clock is none, there
+are records only of brokers whose links are known, and a record goes with the links of its origin. Until then records of
+brokers that cannot be reached are kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from catchment.errors import RemoteProtocolError
-from catchment.routing.messages import Neighbor, Time
-from catchment.routing.parts.link_states import following
+from catchment.routing.messages import Action, BrokerMessage, Neighbor, Time
+from catchment.routing.parts.link_states import LinkStates, following, implausible, is_plausible
 from catchment.routing.parts.remote import check_limit
-
-# Brokers whose records are kept, including those that are gone.
-RECORDS_MAX: Final = 10_000
 
 K = TypeVar("K", bound=Any)
 V = TypeVar("V")
@@ -52,20 +51,21 @@ R = TypeVar("R", bound=Record)
 
 
 class FloodedRecords(Generic[R, K, V]):
-    """The records of all brokers, at the broker `name`. `make` makes a message. `changed` is told of each change: the
-    origin, the entries that are gone, and those that are new. `weight` says for how many entries one value counts;
-    all entries together count at most for `weight_max`, whose name is `limit`."""
+    """The records of all brokers, at the broker whose link states are `links`. `make` makes a message. `changed` is
+    told of each change: the origin, the entries that are gone, and those that are new. `weight` says for how many
+    entries one value counts; all entries together count at most for `weight_max`, whose name is `limit`."""
 
     def __init__(
         self,
-        name: str,
+        links: LinkStates,
         make: Callable[[str, int, int | None, tuple[K, ...], tuple[tuple[K, V], ...]], R],
         changed: Callable[[str, Mapping[K, V], Mapping[K, V]], None],
         limit: str,
         weight_max: int,
         weight: Callable[[V], int] = lambda value: 1,
     ) -> None:
-        self.name = name
+        self.name = name = links.name
+        self._links = links
         self._make = make
         self._changed = changed
         self._limit, self._weight_max, self._weight = limit, weight_max, weight
@@ -110,20 +110,40 @@ class FloodedRecords(Generic[R, K, V]):
 
     # --- what neighbors say ---
 
-    def heard(self, record: R, source: Neighbor, now: Time) -> R | None:
-        """Takes what a neighbor says about a record. Returns what is to be flooded, None if nothing. LimitError if
-        there is no room for it; RemoteProtocolError if it contradicts what was said before."""
+    def heard(self, record: R, source: Neighbor, now: Time) -> list[Action]:
+        """Takes what a neighbor says about a record, and floods what is new in it. LimitError if there is no room for
+        it; RemoteProtocolError if it contradicts what was said before."""
+        if not is_plausible(record.seq, now):
+            return implausible(record.origin, record.seq, source, now)
         if record.origin == self.name:
-            return self._outbid(record, now)
+            mine = self._outbid(record, now)
+            # Our own record, stated again, goes to the neighbor too.
+            return [] if mine is None else self.flooded(mine)
+        if record.origin not in self._links.records:
+            # Its links were dropped, or are forgotten.
+            return []
         known = self._seqs.get(record.origin)
         if known is not None and record.seq <= known:
-            return None
+            is_same = record.seq == known and record.after is None
+            is_repeated = is_same and self._links.may_repeat(type(record), record.origin)
+            return self.flooded(record, source) if is_repeated else []
         gone, new = self._difference(record, source, known)
-        self._check_room(record.origin, gone, new)
+        check_limit(self._limit, self._weight_max, self._total + self._weighed(new) - self._weighed(gone))
         self._seqs[record.origin] = record.seq
         self._entries.setdefault(record.origin, {})
         self._apply(record.origin, gone, new)
-        return record
+        return self.flooded(record, source)
+
+    def flooded(self, record: R, source: Neighbor | None = None) -> list[Action]:
+        """Sends a message about a record to all neighbors except the one it came from."""
+        assert isinstance(record, BrokerMessage)
+        return self._links.flooded(record, source)
+
+    def forget(self, origin: str) -> None:
+        """The links of an origin are forgotten: so is its record."""
+        if self._seqs.pop(origin, None) is not None:
+            self._apply(origin, dict(self._entries[origin]), {})
+            del self._entries[origin]
 
     def _outbid(self, record: R, now: Time) -> R | None:
         mine = self._started(now)
@@ -148,11 +168,6 @@ class FloodedRecords(Generic[R, K, V]):
             what = f"told a change of {record.origin} that takes away what is not there, or adds what is"
             raise RemoteProtocolError(source.name, what)
         return {key: before[key] for key in record.gone}, new
-
-    def _check_room(self, origin: str, gone: Mapping[K, V], new: Mapping[K, V]) -> None:
-        if origin not in self._entries:
-            check_limit("RECORDS_MAX", RECORDS_MAX, len(self._entries) + 1)
-        check_limit(self._limit, self._weight_max, self._total + self._weighed(new) - self._weighed(gone))
 
     def _weighed(self, entries: Mapping[K, V]) -> int:
         return sum(map(self._weight, entries.values()))

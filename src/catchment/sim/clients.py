@@ -1,0 +1,44 @@
+"""A client of a simulation, and what cancels its subscriptions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from catchment.errors import CatchmentError
+from catchment.model.advertisement import Advertisement
+from catchment.model.cesql import Cesql
+from catchment.model.filter import Filter
+from catchment.model.pattern import Pattern
+from catchment.routing.messages import Client, Deliver, DeliverSequence, Gap, Wanted
+
+
+@dataclass(slots=True)
+class SimClient:
+    """A client: what it wants and offers, where it is, and what it got."""
+
+    identity: str
+    home: str | None = None
+    is_connected: bool = False
+    is_suspended: bool = False
+    # Whether so much waits for it that it loses what comes.
+    is_behind: bool = False
+    wants: dict[str, Wanted] = field(default_factory=dict)
+    advertisements: dict[Advertisement, None] = field(default_factory=dict)
+    published: int = 0
+    seen: dict[str, int] = field(default_factory=dict)
+    received: list[Deliver | DeliverSequence] = field(default_factory=list)
+    missed: int = 0
+    # By id, as it was told last.
+    gaps: dict[str, Gap] = field(default_factory=dict)
+    refused: list[CatchmentError] = field(default_factory=list)
+
+    @property
+    def interface(self) -> Client:
+        return Client(self.identity)
+
+
+def is_cancelled(wanted: Wanted, unwanted: Filter | Pattern) -> bool:
+    """Whether an unsubscription ends a subscription (SIENA §3.8), by the model alone: checkers know from this what
+    clients want, so it is not the rule that brokers go by."""
+    sought = wanted.filter if isinstance(wanted, Cesql) else wanted
+    return type(sought) is type(unwanted) and unwanted.covers(sought)  # type: ignore[arg-type]  # of the same kind
