@@ -172,8 +172,7 @@ def numbers_are_those_of_the_nodes_above(patch: pytest.MonkeyPatch) -> None:
         SentLog,
         "numbers",
         lambda self, nodes: tuple(
-            (node, tuple((each, self._numbers.get(each, 0)) for each in sorted(self._graph.at_or_above([node]))))
-            for node in nodes
+            (node, self._numbers[node]) for node in sorted(self._graph.at_or_above(nodes)) if node in self._numbers
         ),
     )
 

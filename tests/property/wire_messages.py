@@ -42,10 +42,9 @@ def several(elements):
 notifications = some.notifications
 # Few, so that they are often the same in succession.
 hops = st.integers(0, 2)
-node_ids = several(numbers)
-node_numbers = several(st.tuples(numbers, counts))
-numbers_below = several(st.tuples(numbers, node_numbers))
-missing = several(st.tuples(numbers, counts, counts))
+node_ids = several(records)
+node_numbers = several(st.tuples(records, records))
+missing = several(st.tuples(records, records, records))
 HEADERS: dict[type, st.SearchStrategy[Any]] = {
     said.Header: st.builds(said.Header, hops),
     siena.OriginHeader: st.builds(siena.OriginHeader, hops, brokers),
@@ -95,7 +94,7 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
     said.LinkReport: st.builds(said.LinkReport, records, records, records, records),
     said.Beat: st.builds(said.Beat, records, records, records),
     said.Parting: st.builds(said.Parting, records, st.booleans()),
-    said.Gap: st.builds(said.Gap, brokers, records, st.tuples(texts, texts), records, records, st.none() | records),
+    said.Gap: st.builds(said.Gap, brokers, records, st.tuples(brokers, brokers), records, records, st.none() | records),
     wire.Seen: st.builds(wire.Seen, numbers, plain),
     wire.Batch: st.one_of(*BATCHES.values()),
     siena.Interest: interest,
@@ -129,9 +128,9 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
     graph.NodesWanted: st.builds(
         graph.NodesWanted,
         texts,
-        texts,
-        counts,
-        counts,
+        brokers,
+        records,
+        records,
         st.booleans(),
         several(some.filters),
         several(some.filters),
@@ -139,43 +138,43 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
     graph.NodesGiven: st.builds(
         graph.NodesGiven,
         texts,
-        texts,
-        counts,
-        counts,
-        several(st.tuples(some.filters, numbers)),
-        numbers_below,
+        brokers,
+        records,
+        records,
+        several(st.tuples(some.filters, records)),
+        node_numbers,
     ),
     graph.SubscribeNodes: st.builds(
-        graph.SubscribeNodes, texts, counts, st.booleans(), st.booleans(), node_ids, counts
+        graph.SubscribeNodes, texts, records, st.booleans(), st.booleans(), node_ids, records
     ),
     graph.GraphSetup: st.builds(
-        graph.GraphSetup, texts, counts, several(st.builds(graph.Setup, numbers, node_ids, node_ids))
+        graph.GraphSetup, texts, records, several(st.builds(graph.Setup, records, node_ids, node_ids))
     ),
     graph.GraphChange: st.builds(
         graph.GraphChange,
         texts,
-        counts,
-        counts,
-        counts,
+        records,
+        records,
+        records,
         st.booleans(),
         node_ids,
-        several(st.builds(graph.Named, numbers, some.filters, node_ids, node_ids)),
+        several(st.builds(graph.Named, records, some.filters, node_ids, node_ids)),
     ),
     graph.Left: st.builds(graph.Left, texts),
-    graph.NumbersWanted: st.builds(graph.NumbersWanted, texts, texts, node_ids),
-    graph.Numbers: st.builds(graph.Numbers, texts, texts, numbers_below),
-    graph.Recover: st.builds(graph.Recover, texts, texts, node_ids, missing),
+    graph.NumbersWanted: st.builds(graph.NumbersWanted, texts, brokers, node_ids),
+    graph.Numbers: st.builds(graph.Numbers, texts, brokers, node_ids, node_numbers),
+    graph.Recover: st.builds(graph.Recover, texts, brokers, node_ids, missing),
     graph.Recovered: st.builds(
         graph.Recovered,
         texts,
-        texts,
+        brokers,
         missing,
         several(st.builds(graph.Again, notifications, node_ids, node_numbers)),
         node_numbers,
         node_ids,
     ),
     **{
-        kind: st.builds(kind, texts, counts, node_ids)
+        kind: st.builds(kind, texts, records, node_ids)
         for kind in (
             graph.NodesRefused,
             graph.UnsubscribeNodes,

@@ -9,7 +9,6 @@ import pytest
 
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
-from catchment.routing.content_graph import core as core_module
 from catchment.routing.content_graph import inbox, router
 from catchment.routing.content_graph import rendezvous as rendezvous_module
 from catchment.routing.content_graph.messages import (
@@ -31,7 +30,6 @@ from catchment.routing.content_graph.messages import (
     UnsubscribeNodes,
 )
 from catchment.routing.messages import Neighbor, Routed
-from catchment.routing.parts.link_states import Links
 from tests.unit.content_graph_network import Brokers
 
 LEAGUE, TEAM = "league = 'AL'", "league = 'AL' and team = 'Boston'"
@@ -194,12 +192,21 @@ def test_filters_of_brokers_that_nobody_knows_are_not_kept(brokers: Brokers):
     assert is_well(brokers)
 
 
+def test_nobody_speaks_for_a_broker_that_is_not_behind_it(brokers: Brokers):
+    links_seq = brokers.cores["C"].links.seq
+    # In the name of C: over the link of D, and with a number that C's own would never reach.
+    brokers.tell("B", NodesWanted("default", "C", links_seq, 99, True, (), ()), Neighbor("D"))
+    brokers.tell("B", NodesWanted("default", "C", links_seq + 10**15, 1, True, (), ()), Neighbor("C"))
+    brokers.run()
+    assert is_well(brokers)
+
+
 def test_answers_that_nobody_asked_for_change_nothing(brokers: Brokers):
     again = Again(Notification({"league": "AL"}, source="p", seq=9), (4711,), ((0, 9), (4711, 9)))
     for answer in (
         NodesGiven("default", "C", 0, 0, ((Filter(LEAGUE), 4711),), ()),
         NodesGiven("default", "C", 2**60, 0, ((Filter("nobody = 'wants'"), 4711),), ()),
-        Numbers("default", "C", ((4711, ((4711, 10**9),)),)),
+        Numbers("default", "C", (4711,), ((4711, 10**9),)),
         Recovered("default", "C", ((4711, 1, 10**12),), (again,), ((4711, 3),), (4711,)),
     ):
         brokers.tell("C", answer, Neighbor("B"))
@@ -230,12 +237,9 @@ def test_floods_are_bounded(brokers: Brokers, monkeypatch: pytest.MonkeyPatch):
     assert brokers.place("B").router.table.count_of(Neighbor("D")) == 0
     monkeypatch.setattr(rendezvous_module, "GRAPH_NODES_MAX", 3)
     many = tuple(Filter(f"x = {i}") for i in range(5))
-    brokers.tell("A", NodesWanted("default", "D", 2**60, 1, True, (), many), Neighbor("B"))
+    links_seq = brokers.cores["D"].links.seq
+    brokers.tell("A", NodesWanted("default", "D", links_seq, 99, True, (), many), Neighbor("B"))
     assert "GRAPH_NODES_MAX is 3" in brokers.refused[-1][2]
-    monkeypatch.setattr(core_module, "BROKERS_MAX", 5)
-    for i in range(9):
-        brokers.tell("B", Links(f"x{i}", 1, ()), Neighbor("D"))
-    assert "BROKERS_MAX is 5" in brokers.refused[-1][2]
     assert is_well(brokers)
 
 

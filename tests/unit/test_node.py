@@ -75,6 +75,12 @@ class Outlet:
     def is_behind(self) -> bool:
         return self.behind
 
+    def pause(self) -> None:
+        self.put.append("paused")
+
+    def resume(self) -> None:
+        self.put.append("resumed")
+
     def send(self, message: BrokerMessage) -> None:
         self._take(message)
 

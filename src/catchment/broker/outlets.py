@@ -42,6 +42,12 @@ class FramesToClient:
     def is_behind(self) -> bool:
         return self._connection.is_behind()
 
+    def pause(self) -> None:
+        self._connection.hold("job")
+
+    def resume(self) -> None:
+        self._connection.release("job")
+
     def end(self, reason: str) -> None:
         self._connection.end(reason)
 

@@ -26,16 +26,17 @@ from typing import TYPE_CHECKING, Final
 from catchment.broker.config import Address, Config
 from catchment.broker.connection import Connection
 from catchment.broker.credit import CREDIT, Credits
+from catchment.broker.explaining import Explaining
 from catchment.broker.half_sent import HalfSent
 from catchment.broker.idle import keep_prepared
 from catchment.broker.outboxes import Outboxes
 from catchment.broker.outlets import FramesToClient, FramesToNeighbor
 from catchment.broker.rivals import Rivals
-from catchment.broker.status import explained, status_of
+from catchment.broker.status import status_of
 from catchment.broker.turns import Turns
 from catchment.errors import CatchmentError, shown
 from catchment.node import Node
-from catchment.routing.messages import BrokerMessage, Client, LinkMessage, Neighbor, SetTimer, Time
+from catchment.routing.messages import BrokerMessage, Client, Gap, LinkMessage, Neighbor, SetTimer, Time, instant_of
 from catchment.routing.systems import SYSTEMS
 from catchment.wire.greetings import ThisBroker
 from catchment.wire.messages import Batch, Hello, Look, Publish, Refused, Request, Seen, Unfit, Welcome, between_brokers
@@ -64,6 +65,7 @@ class Broker:
         self.address = config.listen
         self._loop = asyncio.get_running_loop()
         self.node = Node(config.name, config.make_core(), _now, self._set_timer)
+        self.node.on_gap = self._log_gap
         system = SYSTEMS[config.routing]
         # What a neighbor may say: no other system's messages, no other header.
         language = between_brokers(system.messages, system.header)
@@ -75,6 +77,7 @@ class Broker:
         self._by_who: dict[Client | Neighbor, Connection] = {}
         self._rivals = Rivals(self._loop, self._welcome_client, self._refuse_client)
         self.credits = Credits(config.name, self._loop.time)
+        self.explaining = Explaining(self.node)
         self.turns = Turns(self._loop.time, self._loop.call_soon)
         self.half_sent = HalfSent()
         self.outboxes = Outboxes()
@@ -131,6 +134,7 @@ class Broker:
             self._server.close()
         for task in self._tasks:
             task.cancel()
+        self.explaining.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for handle in self._timers.values():
             handle.cancel()
@@ -356,8 +360,10 @@ class Broker:
 
     def _looked(self, connection: Connection, look: Look) -> None:
         try:
-            report = status_of(self) if look.what == "status" else explained(self.node, look.notification)
-            connection.send(Seen(look.number, report))
+            if look.what == "explain":
+                self.explaining.begin(connection, look)
+            else:
+                connection.send(Seen(look.number, status_of(self)))
         except CatchmentError as problem:
             connection.send(Refused(look.number, type(problem).__name__, str(problem)))
 
@@ -406,6 +412,14 @@ class Broker:
 
     def _log_refused(self, name: str, reason: str) -> None:
         log.warning("refused", extra={"broker": self.config.name, "from": name, "reason": reason})
+
+    def _log_gap(self, gap: Gap) -> None:
+        """Those of our own links: others log theirs."""
+        here, neighbor = gap.link
+        if here == self.config.name:
+            since, until = instant_of(gap.since).isoformat(), instant_of(gap.until).isoformat() if gap.until else "open"
+            told = {"broker": here, "neighbor": neighbor, "since": since, "until": until, "missed": gap.missed}
+            log.warning("gap", extra=told)
 
     # --- looking in ---
 

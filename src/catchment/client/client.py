@@ -42,7 +42,7 @@ from catchment.model.pattern import Pattern
 from catchment.routing.messages import (
     Advertise,
     Cancel,
-    ClientRequest,
+    ClientSaid,
     Gap,
     MapIdentity,
     Resume,
@@ -415,7 +415,7 @@ class Client:
     def _misnumbered(self, after: int) -> None:
         self._numbering.refused(after, may_go_back=not self._has_given_numbers)
 
-    async def _ask(self, request: ClientRequest) -> None:
+    async def _ask(self, request: ClientSaid) -> None:
         await (await self._ready()).ask(request)
 
     async def _ready(self) -> ConnectionToBroker:

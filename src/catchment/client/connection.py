@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, cast
 from catchment.client.problems import ConnectionLostError, error_of
 from catchment.errors import CatchmentError
 from catchment.model.notification import Notification
-from catchment.routing.messages import ClientRequest, Gap
+from catchment.routing.messages import ClientSaid, Gap
 from catchment.wire.messages import Accepted, Credit, Delivery, Lost, Pong, Refused, Seen, SequenceDelivery, Welcome
 from catchment.wire.session import TICK_S, Answered, ClientSession, Ended, Event, Write
 
@@ -142,7 +142,7 @@ class ConnectionToBroker(asyncio.Protocol):
 
     # --- asking ---
 
-    def ask(self, body: ClientRequest) -> asyncio.Future[Any]:
+    def ask(self, body: ClientSaid) -> asyncio.Future[Any]:
         """Sends a request. Its answer may be awaited, or dropped."""
         self._check_open()
         return self._asked(*self.session.ask(body))

@@ -15,18 +15,19 @@ asyncio server and the simulator both drive nodes, so a simulation shows what th
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, assert_never
 
-from catchment.errors import CatchmentError, LimitError, shown
+from catchment.errors import BadIdError, CatchmentError, LimitError, shown
 from catchment.model.notification import Notification
 from catchment.node.access import Access
 from catchment.node.gaps import TIMER as GAPS_TIMER
 from catchment.node.gaps import Gaps, GapTimes
+from catchment.node.jobs import TURN, Job, Jobs
+from catchment.node.kept import ClientState, LinkState, Totals
 from catchment.node.outlets import ClientOutlet, LinkOutlet
-from catchment.routing.core import RoutingCore
+from catchment.node.sliced import Slices, ending_of, finished, names_in, sliced
+from catchment.routing.core import RoutingCore, Work
 from catchment.routing.messages import (
     HOPS_MOST,
     HOST,
@@ -57,58 +58,10 @@ from catchment.routing.messages import (
     Time,
     TimerFired,
 )
+from catchment.routing.parts.clients import Identity
 
 # The actions which show that somebody wants a notification.
 _WANTED: Final = (Forward, Deliver, DeliverSequence, Keep)
-
-
-@dataclass(slots=True)
-class ClientState:
-    """What a node keeps for a client that is connected."""
-
-    outlet: ClientOutlet
-    # By identity: deliveries that the node has dropped and has not told the client about yet.
-    lost: Counter[str] = field(default_factory=Counter)
-    delivered: int = 0
-    published: int = 0
-
-
-@dataclass(slots=True)
-class LinkState:
-    """What a node keeps for a link that is up."""
-
-    outlet: LinkOutlet
-    cost: int
-    # Notifications.
-    received: int = 0
-    forwarded: int = 0
-    # Messages, with and without notifications, since the link came up. When nothing is under way, what one end has
-    # sent is what the other end has heard.
-    sent: int = 0
-    heard: int = 0
-    # Notifications, and messages of the routing system that carry some: both ends count alike.
-    carried_out: int = 0
-    carried_in: int = 0
-
-
-@dataclass(slots=True)
-class Totals:
-    """Counts since the start of the node."""
-
-    published: int = 0
-    received: int = 0
-    forwarded: int = 0
-    delivered: int = 0
-    lost: int = 0
-    refused: int = 0
-    # Notifications that a neighbor sent, and that this broker neither delivered nor forwarded nor kept.
-    unwanted: int = 0
-    # Notifications that have crossed more than HOPS_MOST links: there is a loop.
-    looped: int = 0
-    # Gaps that clients were told, each time one began or changed.
-    gaps: int = 0
-    # Notifications that a neighbor sent with a number that cannot be honest (`numbers.py`): they are dropped.
-    absurd: int = 0
 
 
 class Node:
@@ -133,8 +86,11 @@ class Node:
         self.access = Access(name, core, self.clients)
         # Messages that the node has given to the core: each may have changed what is wanted here.
         self.messages_count = 0
+        # Is told each gap that this node tells: a host may log it.
+        self.on_gap: Callable[[Gap], None] = lambda gap: None
         self._now = now
         self._set_timer = set_timer
+        self.jobs = Jobs(lambda: set_timer(SetTimer(TURN, now())))
         self._gaps = Gaps(
             name,
             max(1, now()) if incarnation is None else incarnation,
@@ -155,12 +111,41 @@ class Node:
         if client in self.clients:
             self.clients[client].outlet.end(f"{shown(client.name)} has connected again")
             self.client_down(client)
-        self.clients[client] = ClientState(outlet)
-        self._tell(ClientUp(identity, seen), client)
+        state = self.clients[client] = ClientState(outlet)
+        self._when_free(client, outlet, {client.name, identity}, lambda: self._came(client, state, identity, seen))
+
+    def _came(self, client: Client, state: ClientState, identity: str, seen: Mapping[str, int]) -> None:
+        # It may have gone while it waited.
+        if self.clients.get(client) is state:
+            state.is_known = True
+            self._tell(ClientUp(identity, seen), client)
 
     def client_down(self, client: Client) -> None:
-        if self.clients.pop(client, None) is not None:
-            self._tell(ClientDown(), client)
+        """A client has gone. From now on nothing is delivered to it, even if the core still has to forget much."""
+        if (state := self.clients.pop(client, None)) is not None:
+            names = {client.name, *(identity.name for identity in self.core.clients.identities_of(client))}
+            self._when_free(client, state.outlet, names, lambda: self._went(client))
+
+    def _went(self, client: Client) -> None:
+        identities = self.core.clients.identities_of(client)
+        names = frozenset((client.name, *(identity.name for identity in identities)))
+        self.jobs.begin(Job(names, self._taking_down(client, identities)))
+
+    def _taking_down(self, client: Client, identities: Sequence[Identity]) -> Iterator[None]:
+        """Cancels what the identities of a client want and offer, until so little is left that the core may forget it
+        at once."""
+        for identity in identities:
+            for request in ending_of(identity):
+                self._tell(request, client)
+                yield
+        self._tell(ClientDown(), client)
+
+    def _when_free(self, client: Client, outlet: ClientOutlet, names: set[str], work: Callable[[], None]) -> None:
+        """Does something for a client now, or when no job is about these names any more."""
+        if self.jobs.must_wait(client, names):
+            self.jobs.wait(client, outlet, names, work)
+        else:
+            work()
 
     def link_up(self, neighbor: Neighbor, cost: int, outlet: LinkOutlet) -> None:
         self.link_down(neighbor)
@@ -188,28 +173,57 @@ class Node:
 
     def requested(self, client: Client, number: int, request: ClientRequest) -> None:
         """Does what a client asks for, and answers with the number of the request."""
-        outlet = self.clients[client].outlet
-        outlet.answer(number, self.ask(client, request))
+        state = self.clients[client]
+        names = {client.name, *names_in(request)}
+        self._when_free(client, state.outlet, names, lambda: self._do(client, state, number, request))
 
-    def ask(self, client: Client, request: ClientRequest) -> list[Refuse]:
-        """Does what a client asks for. Returns the refusals; the caller answers the client."""
+    def _do(self, client: Client, state: ClientState, number: int, request: ClientRequest) -> None:
+        if self.clients.get(client) is not state:
+            return  # It went while it waited.
+        names = frozenset((client.name, *names_in(request)))
+        self.jobs.begin(Job(names, self._answering(client, state, number, request)))
+
+    def _answering(self, client: Client, state: ClientState, number: int, request: ClientRequest) -> Iterator[None]:
+        refusals = yield from self._asking(client, request)
+        state.outlet.answer(number, refusals)
+
+    def _asking(self, client: Client, request: ClientRequest) -> Slices:
+        """Asks the core, in slices if it is much work. Returns the refusals."""
         try:
             self.access.check_request(client, request)
         except CatchmentError as problem:
             self.totals.refused += 1
             return [Refuse(client, problem)]
-        return [] if self.access.granted(request) else self._tell(request, client)
+        if self.access.granted(request):
+            return []
+        return (yield from sliced(request, self.core.clients, lambda part: self._tell(part, client)))
+
+    def ask(self, client: Client, request: ClientRequest) -> list[Refuse]:
+        """Does what a client asks for, whatever it takes. Returns the refusals; the caller answers the client."""
+        if self.jobs.must_wait(client, {client.name, *names_in(request)}):
+            self.totals.refused += 1
+            busy = f"{shown(request.identity)} is still being taken down at {self.name}: try again in a moment"
+            return [Refuse(client, BadIdError(busy))]
+        return finished(self._asking(client, request))
 
     def misasked(self, client: Client, number: int, error: CatchmentError) -> None:
         """Refuses a request or publication that the host could read, but that asks for something impossible."""
         self.totals.refused += 1
-        self.clients[client].outlet.answer(number, [Refuse(client, error)])
+        outlet = self.clients[client].outlet
+        # Answers come in the order of what was asked.
+        self._when_free(client, outlet, {client.name}, lambda: outlet.answer(number, [Refuse(client, error)]))
 
     def published(self, client: Client, publications: Sequence[tuple[int, Sequence[Notification]]]) -> None:
         """Publishes, with one call of the core, all that one read of a client's connection brought. Each publication
         has the number of its answer, or 0 if the client does not wait for an answer. A publication with a source that
         is not the client's, or with a number that is out of range, is refused as a whole."""
-        outlet, now = self.clients[client].outlet, self._now()
+        state = self.clients[client]
+        self._when_free(client, state.outlet, {client.name}, lambda: self._publish_all(client, state, publications))
+
+    def _publish_all(
+        self, client: Client, state: ClientState, publications: Sequence[tuple[int, Sequence[Notification]]]
+    ) -> None:
+        outlet, now = state.outlet, self._now()
         admitted: list[Notification] = []
         # By place in `publications`: those that are refused before the core sees them.
         refused_before: dict[int, Refuse] = {}
@@ -223,7 +237,7 @@ class Node:
                 self.totals.refused += len(batch)
                 refused_before[place] = Refuse(client, problem)
                 checked.append((number, ()))
-        refusals = _by_notification(self._publish(client, admitted))
+        refusals = _by_notification(self._taken(client, state, admitted))
         # In the order of the publications: answers come in the order in which a client asked.
         for place, (number, taken) in enumerate(checked):
             refused = [refusal for notification in taken for refusal in refusals.pop(id(notification), ())]
@@ -243,10 +257,10 @@ class Node:
             except CatchmentError as problem:
                 self.totals.refused += 1
                 refusals.append(Refuse(client, problem, notification))
-        return refusals + self._publish(client, admitted)
+        return refusals + self._taken(client, self.clients[client], admitted)
 
-    def _publish(self, client: Client, notifications: Sequence[Notification]) -> list[Refuse]:
-        self.clients[client].published += len(notifications)
+    def _taken(self, client: Client, state: ClientState, notifications: Sequence[Notification]) -> list[Refuse]:
+        state.published += len(notifications)
         self.totals.published += len(notifications)
         if not notifications:
             return []
@@ -289,10 +303,12 @@ class Node:
         self._gaps.heard(neighbor, message, link.carried_in, self._now())
 
     def timer_fired(self, name: str) -> None:
-        if name == GAPS_TIMER:
+        if name == TURN:
+            self.jobs.turn()
+        elif name == GAPS_TIMER:
             self._gaps.on_timer(self._now())
-            return
-        self._tell(TimerFired(name), HOST)
+        else:
+            self._tell(TimerFired(name), HOST)
 
     def _tell(self, message: ClientRequest | HostMessage | BrokerMessage, source: Interface) -> list[Refuse]:
         """Gives a message to the core and performs the actions. Returns the refusals."""
@@ -304,10 +320,12 @@ class Node:
     def now(self) -> Time:
         return self._now()
 
-    def counts(self) -> dict[str, int]:
-        """All totals, and how many notifications were dropped as old: by the core, and for identities."""
+    def counts(self, work: Work | None = None) -> dict[str, int]:
+        """All totals, and how many notifications were dropped as old: by the core, and for identities. `work` is the
+        core's, if the caller has asked for it already."""
         totals = {name: getattr(self.totals, name) for name in self.totals.__slots__}
-        return {**totals, "old": self.core.inspect().work.old + self.core.clients.old_count}
+        old = (work or self.core.inspect().work).old
+        return {**totals, "old": old + self.core.clients.old_count}
 
     # --- actions ---
 
@@ -340,7 +358,7 @@ class Node:
 
     def _deliver(self, action: Deliver | DeliverSequence) -> None:
         state = self.clients.get(action.client)
-        if state is None or self._is_lost(state, action.identity):
+        if state is None or not state.is_known or self._is_lost(state, action.identity):
             return
         try:
             if isinstance(action, Deliver):
@@ -356,7 +374,7 @@ class Node:
     def _miss(self, action: Missed) -> None:
         """Counts what the core has dropped as lost too: a client hears one number, whoever dropped the deliveries."""
         state = self.clients.get(action.client)
-        if state is not None:
+        if state is not None and state.is_known:
             state.lost[action.identity] += action.count
             self.totals.lost += action.count
             if not state.outlet.is_behind():
@@ -419,6 +437,7 @@ class Node:
 
     def _tell_gap(self, gap: Gap, source: Neighbor | None) -> None:
         """Tells a gap to all clients, and to all neighbors but the one that it came from."""
+        self.on_gap(gap)
         for client in sorted(self.clients):
             self.totals.gaps += 1
             self.clients[client].outlet.tell_gap(gap)

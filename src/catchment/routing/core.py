@@ -85,6 +85,11 @@ class Inspection(Struct, frozen=True):
     work: Work = Work()
     # All brokers that this one has heard of. None if brokers of this routing system know only their neighbors.
     brokers: tuple[KnownBroker, ...] | None = None
+    # Filters that the broker forwards without knowing which others cover them, because it takes too many steps to find
+    # out.
+    apart: int = 0
+    # Records of other brokers that made no sense or found no room, since the start.
+    dropped_records: int = 0
 
     @property
     def filters(self) -> int:

@@ -7,7 +7,7 @@ The structs that exist once for each notification have `gc=False`: they cannot b
 cycle collector need not look at them.
 
     client to broker    ClientRequest: Subscribe, Unsubscribe, Cancel, Advertise, Unadvertise, MapIdentity, Suspend,
-                        Resume
+                        Resume; and CancelMany, which a node makes of some of them
     host to core        HostMessage: LinkUp, LinkDown, ClientUp, ClientDown, TimerFired
     broker to broker    BrokerMessage: each routing system defines its own, in its package
                         LinkMessage: what the nodes at the ends of a link say, whatever the routing system
@@ -168,7 +168,18 @@ class Resume(Said, frozen=True):
     identity: str
 
 
-ClientRequest = Subscribe | Unsubscribe | Cancel | Advertise | Unadvertise | MapIdentity | Suspend | Resume
+class CancelMany(Struct, frozen=True):
+    """Cancels the subscriptions that have these ids, some of many: a node cuts large work into such slices (`jobs.py`).
+    With `is_ending` the identity is going, and all its other subscriptions will be cancelled too. No client says it."""
+
+    identity: str
+    ids: tuple[str, ...]
+    is_ending: bool = False
+
+
+# What clients say, and what a core is asked in their name.
+ClientSaid = Subscribe | Unsubscribe | Cancel | Advertise | Unadvertise | MapIdentity | Suspend | Resume
+ClientRequest = ClientSaid | CancelMany
 
 
 # --- broker to broker ---------------------------------------------------------------------------
@@ -221,7 +232,7 @@ class Gap(LinkMessage, frozen=True):
 
     id: Annotated[str, Meta(min_length=1, max_length=2 * IDENTITY_CODEPOINTS_MAX)]
     revision: Number
-    link: tuple[str, str]
+    link: tuple[BrokerName, BrokerName]
     since: Number
     until: Number
     missed: Number | None = None

@@ -75,6 +75,12 @@ class ToClient:
     def is_behind(self) -> bool:
         return self.client.is_behind
 
+    def pause(self) -> None:
+        """A simulated client may say as much as it likes."""
+
+    def resume(self) -> None:
+        pass
+
     def end(self, reason: str) -> None:
         """No simulated client connects twice under one name."""
         raise AssertionError(f"{self.client.identity} was ended: {reason}")

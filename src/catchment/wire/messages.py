@@ -18,7 +18,7 @@ from catchment.model.notification import Notification
 from catchment.routing.messages import (
     Beat,
     BrokerMessage,
-    ClientRequest,
+    ClientSaid,
     Gap,
     Header,
     LinkReport,
@@ -90,7 +90,7 @@ class Request(Said, frozen=True):
     """The broker answers it with `Accepted` or `Refused` of the same number."""
 
     number: int
-    body: ClientRequest
+    body: ClientSaid
 
 
 class Publish(Said, frozen=True):

@@ -38,7 +38,7 @@ from msgspec import Struct
 
 from catchment.errors import shown
 from catchment.model.notification import Notification
-from catchment.routing.messages import BrokerMessage, ClientRequest, LinkMessage, Said
+from catchment.routing.messages import BrokerMessage, ClientSaid, LinkMessage, Said
 from catchment.wire.frames import HELLO_BYTES_MAX, REASON_CODEPOINTS_MAX, VERSION, Decoder, WireError, frame
 from catchment.wire.greetings import (
     ThisBroker,
@@ -434,7 +434,7 @@ class ClientSession(Session):
 
     # --- asking ---
 
-    def ask(self, body: ClientRequest) -> tuple[int, bytes]:
+    def ask(self, body: ClientSaid) -> tuple[int, bytes]:
         """A request: the number that its answer will have, and the frame."""
         return self._asked(Accepted, lambda number: Request(number, body))
 

@@ -54,6 +54,12 @@ class _NoOutlet:
     def is_behind(self) -> bool:
         return False
 
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
+        pass
+
     def end(self, reason: str) -> None:
         pass
 

@@ -106,6 +106,12 @@ class HttpSubscription:
         """Never: the log drops what is not read in time."""
         return False
 
+    def pause(self) -> None:
+        """Each request over HTTP is answered before the next one of the same subscription is made."""
+
+    def resume(self) -> None:
+        pass
+
     def end(self, reason: str) -> None:
         self.log.end(reason)
 

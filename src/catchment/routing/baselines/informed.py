@@ -27,6 +27,7 @@ from catchment.routing.messages import (
     Action,
     BrokerMessage,
     Cancel,
+    CancelMany,
     Client,
     ClientDown,
     ClientRequest,
@@ -144,7 +145,7 @@ class InformedCore(ABC):
     # --- requests of our own clients ---
 
     def _requested(self, message: ClientRequest, source: Client, now: Time) -> list[Action]:
-        before = list(self.clients.wants_of(message.identity)) if isinstance(message, Unsubscribe) else []
+        before = list(self.clients.wants_of(message.identity)) if isinstance(message, Unsubscribe | CancelMany) else []
         due = self.clients.request(message, source)
         identity = message.identity
         match message:
@@ -152,7 +153,7 @@ class InformedCore(ABC):
                 return due + self._stated((), {(identity, message.id): message.wanted}, now)
             case Cancel():
                 return due + self._stated([(identity, message.id)], {}, now)
-            case Unsubscribe():
+            case Unsubscribe() | CancelMany():
                 kept = self.clients.wants_of(identity)
                 return due + self._stated([(identity, id) for id in before if id not in kept], {}, now)
             case _:

@@ -78,10 +78,7 @@ from catchment.routing.messages import (
 from catchment.routing.parts.clients import ClientSide
 from catchment.routing.parts.link_states import Links, LinkStates
 from catchment.routing.parts.recall import RecallingMatcher
-from catchment.routing.parts.remote import check_limit
 
-# Brokers of one network, including those that are gone.
-BROKERS_MAX: Final = 10_000
 # The bytes of a node's id and of a subscriber in a table, for `Inspection`.
 ID_BYTES: Final = 8
 
@@ -100,7 +97,7 @@ class ContentGraphCore:
         self.name = name
         self.settings = settings
         self.clients = ClientSide()
-        self.links = LinkStates(name)
+        self.links = LinkStates(name, self._forget)
         self.namespaces = Namespaces(settings)
         self.places = {namespace.name: self._place(namespace) for namespace in self.namespaces.all}
         self.subscriptions = Subscriptions(self.clients, self.namespaces, self.places)
@@ -156,9 +153,13 @@ class ContentGraphCore:
                 return self._on_neighbor(message, source, now)
 
     def _on_timer(self, name: str, now: Time) -> list[Action]:
-        if name == REFRESH_TIMER:
-            return self._refresh(now)
-        return self._take_piece(now) if name == INBOX_TIMER else self.stream.on_timer(name, now)
+        match name:
+            case "refresh":
+                return self._refresh(now)
+            case "inbox":
+                return self._take_piece(now)
+            case _:
+                return self.links.on_timer(name, now) + self.stream.on_timer(name, now)
 
     def _on_neighbor(
         self, message: _RELAYED_UP | _RELAYED_DOWN | RouterMessage, source: Neighbor, now: Time
@@ -192,13 +193,15 @@ class ContentGraphCore:
         return place.router.on_message(message, source, now) + self._settled(place)
 
     def _up(self, place: Place, message: _RELAYED_UP, source: Neighbor | None, now: Time) -> list[Action]:
-        """Takes what a broker asks the rendezvous point one step on. The answer goes down."""
+        """Takes what a broker asks the rendezvous point one step on. The answer goes down. It is taken only from the
+        neighbor that leads to the broker that asks: so nobody can speak for one that is not behind it. A broker that
+        cannot be reached states everything again when it is back."""
+        hop = self.links.hops_from(place.namespace.rendezvous).get(message.origin)
+        if source is not None and hop != source.name:
+            return []
         if place.rendezvous is None:
             up = place.router.up
             return [] if up is None else [Send(up, message)]
-        # A broker that cannot be reached states everything again when it is back.
-        if message.origin not in self.links.tree(self.name):
-            return []
         match message:
             case NodesWanted():
                 return self._on_wanted(place, place.rendezvous, message, source, now)
@@ -216,7 +219,7 @@ class ContentGraphCore:
             case NodesGiven():
                 return self._on_given(place, message, now)
             case Numbers():
-                return self.stream.told(place, message.numbers, now)
+                return self.stream.told(place, message.nodes, message.numbers, now)
             case Recovered():
                 return self.stream.on_recovered(place, message, now)
 
@@ -282,6 +285,10 @@ class ContentGraphCore:
     def _on_wanted(
         self, place: Place, rendezvous: Rendezvous, message: NodesWanted, source: Neighbor | None, now: Time
     ) -> list[Action]:
+        known = self.links.records.get(message.origin)
+        # A number of links that the origin has not stated would silence it: its own never reach that.
+        if known is None or message.links_seq > known.seq:
+            return []
         try:
             entered = rendezvous.enter(message, now)
         except CatchmentError as problem:
@@ -310,7 +317,8 @@ class ContentGraphCore:
             return []
         for filter, node in message.given:
             place.edge.give(filter, node, now)
-        return self._settled(place) + self.stream.told(place, message.numbers, now)
+        nodes = [node for _, node in message.given]
+        return self._settled(place) + self.stream.told(place, nodes, message.numbers, now)
 
     # --- links ---
 
@@ -329,11 +337,6 @@ class ContentGraphCore:
                     if place.router.up == source:
                         place.router.rise(None, True, now)
             case Links():
-                if message.origin not in self.links.records:
-                    try:
-                        check_limit("BROKERS_MAX", BROKERS_MAX, len(self.links.records) + 1)
-                    except CatchmentError as problem:
-                        return [Refuse(source, problem)]
                 actions, changed = self.links.heard(message, source, now), message.origin
         if self.links.version > version:
             for place in self.places.values():
@@ -357,6 +360,12 @@ class ContentGraphCore:
         place.router.rise(Neighbor(place.path[1]) if place.path else None, False, now)
         actions = self._settled(place)
         return actions + (self._state_all(place, now) if place.path else [])
+
+    def _forget(self, broker: str) -> None:
+        """A broker has been away for so long that its links are forgotten."""
+        for place in self.places.values():
+            if place.rendezvous is not None:
+                place.rendezvous.forget(broker)
 
     def _path(self, rendezvous: str) -> tuple[str, ...]:
         """The brokers from here to a rendezvous point, both included; empty if it cannot be reached."""

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-# A graph with more nodes does not fit into the memory of a broker: some kilobytes each, with labels.
-GRAPH_NODES_MAX: Final = 2_000_000
+# A graph with more nodes takes more memory than a broker has, some kilobytes for each with labels; and the numbers of
+# all its nodes must fit into one message.
+GRAPH_NODES_MAX: Final = 1_000_000
 
 
 class ContentGraph:

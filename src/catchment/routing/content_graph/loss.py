@@ -21,7 +21,7 @@ too late     After HOLD, or with too much to hold, what is missing is given up, 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -38,6 +38,8 @@ HOLD: Final = 1 * SECOND
 HELD_MAX: Final = 10_000
 # Numbers asked for at once: no more than a rendezvous point may have.
 MISSING_MAX: Final = LOG_MAX
+# Nodes of which something may be missing at a time.
+MISSING_NODES_MAX: Final = 1_000
 # Nodes whose numbers are kept in case they are still ours, which only the rendezvous point knows.
 ORPHANS_MAX: Final = 10_000
 # The first number of a header counts all notifications of the namespace: it is the order in which they were sent.
@@ -88,13 +90,11 @@ class SentLog:
         """A node is gone from the graph; its id never comes again."""
         self._numbers.pop(node, None)
 
-    def numbers(self, nodes: Iterable[int]) -> tuple[tuple[int, NodeNumbers], ...]:
-        """For each of these nodes: the numbers of it and of all nodes below it. A node that is left out has number
-        0."""
-        known = self._numbers
-        here = [node for node in sorted(set(nodes)) if node in self._graph]
-        below = {node: sorted({node} | self._graph.descendants([node])) for node in here}
-        return tuple((node, tuple((each, known[each]) for each in below[node] if each in known)) for node in here)
+    def numbers(self, nodes: Iterable[int]) -> NodeNumbers:
+        """The numbers of these nodes and of all nodes below them, except those that have number 0."""
+        here = {node for node in nodes if node in self._graph}
+        below = here | self._graph.descendants(here)
+        return tuple((node, self._numbers[node]) for node in sorted(below) if node in self._numbers)
 
     def recovered(self, message: Recover, nodes_for: Callable[[Notification], tuple[int, ...]]) -> Recovered:
         """What is still here of what somebody misses."""
@@ -205,22 +205,28 @@ class LossDetector:
         self._below.setdefault(node, set()).add(each)
         self._above.setdefault(each, set()).add(node)
 
-    def told(self, node: int, numbers: Mapping[int, int]) -> Due:
-        """The numbers of a node and of those below it, as the rendezvous point says."""
-        is_new = node not in self._below
-        for each in (node, *numbers) if is_new else ():
-            # Its number is from before we subscribed.
-            if each in self._orphans:
-                self._unfollow(each)
-        self._follow(node, node)
-        self._last.setdefault(node, numbers.get(node, 0))
-        for each, number in numbers.items():
-            if each not in self._last:
-                # Of a node that came after our subscription everything is ours; of any other, what comes from now on.
-                self._last[each] = number if is_new else 0
-            self._follow(node, each)
-            self._foreign.discard(each)
-            self._miss(each, number)
+    def told(self, nodes: Iterable[int], numbers: NodeNumbers) -> Due:
+        """The numbers of nodes that our clients want, and of all nodes below them, as the rendezvous point says."""
+        wanted = set(nodes)
+        new = wanted - self._below.keys()
+        for node in wanted:
+            if node in new and node in self._orphans:
+                self._unfollow(node)
+            self._follow(node, node)
+        for node, number in numbers:
+            mine = self._mine_above(node)
+            is_new = not new.isdisjoint(wanted if mine is None else mine) and new.issuperset(mine or ())
+            if is_new and node in self._orphans:
+                # Its number is from before we subscribed.
+                self._unfollow(node)
+            # Of a node that came after our subscription everything is ours; of any other, what comes from now on.
+            self._last.setdefault(node, number if is_new else 0)
+            for each in wanted if mine is None else mine:
+                self._follow(each, node)
+            self._foreign.discard(node)
+            self._miss(node, number)
+        for node in wanted:
+            self._last.setdefault(node, 0)
         return self._asked()
 
     # --- notifications ---
@@ -273,7 +279,10 @@ class LossDetector:
     def _miss(self, node: int, number: int) -> None:
         """All numbers of a node up to this one should have come."""
         last = self._last[node]
-        if number > last:
+        if number > last and len(self._missing) >= MISSING_NODES_MAX and node not in self._missing:
+            # So much is missing that it cannot be held; what a neighbor makes up is bounded too.
+            self._last[node] = number
+        elif number > last:
             first = max(last + 1, number - MISSING_MAX + 1)
             self._missing.setdefault(node, set()).update(range(first, number + 1))
             self._last[node] = number

@@ -18,10 +18,10 @@ from msgspec import Struct
 
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
-from catchment.routing.messages import BrokerMessage, Header
+from catchment.routing.messages import BrokerMessage, BrokerName, Header, Number
 
 # Nodes with the number of the last notification for each.
-NodeNumbers = tuple[tuple[int, int], ...]
+NodeNumbers = tuple[tuple[Number, Number], ...]
 
 
 class ContentHeader(Header, frozen=True, gc=False):
@@ -33,8 +33,8 @@ class ContentHeader(Header, frozen=True, gc=False):
     namespace: str
     is_rising: bool
     # The version of the graph that `nodes` were found with; 0 if nobody has looked yet.
-    version: int
-    nodes: tuple[int, ...]
+    version: Number
+    nodes: tuple[Number, ...]
     numbers: NodeNumbers
     to: str
     # Whether `nodes` are all nodes that cover the notification, though the network does not use content lists (§6.6).
@@ -50,24 +50,24 @@ class NodesWanted(BrokerMessage, frozen=True):
     `links_seq` is the number of the origin's last record of links."""
 
     namespace: str
-    origin: str
-    links_seq: int
-    seq: int
+    origin: BrokerName
+    links_seq: Number
+    seq: Number
     is_whole: bool
     withdrawn: tuple[Filter, ...]
     wanted: tuple[Filter, ...]
 
 
 class NodesGiven(BrokerMessage, frozen=True):
-    """The answer to the `NodesWanted` with the same `links_seq` and `seq`: a node for each filter, and for each of
-    these nodes the numbers of it and of all nodes below it. A filter that a static graph does not have is left out."""
+    """The answer to the `NodesWanted` with the same `links_seq` and `seq`: a node for each filter, and the numbers of
+    these nodes and of all nodes below them. A filter that a static graph does not have is left out."""
 
     namespace: str
-    to: str
-    links_seq: int
-    seq: int
-    given: tuple[tuple[Filter, int], ...]
-    numbers: tuple[tuple[int, NodeNumbers], ...]
+    to: BrokerName
+    links_seq: Number
+    seq: Number
+    given: tuple[tuple[Filter, Number], ...]
+    numbers: NodeNumbers
 
 
 # --- subscriptions, from router to router -------------------------------------------------------
@@ -78,26 +78,26 @@ class SubscribeNodes(BrokerMessage, frozen=True):
     `begins` a session, it wants nothing else; `version` is then the version of the graph that its preprocessor has."""
 
     namespace: str
-    session: int
+    session: Number
     begins: bool
     wants_graph: bool
-    nodes: tuple[int, ...]
-    version: int = 0
+    nodes: tuple[Number, ...]
+    version: Number = 0
 
 
 class Setup(Struct, frozen=True, array_like=True, gc=False):
     """The edges of a node: the lowest nodes above it and the highest nodes below it that the receiver subscribed to."""
 
-    node: int
-    parents: tuple[int, ...]
-    children: tuple[int, ...]
+    node: Number
+    parents: tuple[Number, ...]
+    children: tuple[Number, ...]
 
 
 class GraphSetup(BrokerMessage, frozen=True):
     """The answer to `SubscribeNodes` that wanted the graph."""
 
     namespace: str
-    session: int
+    session: Number
     setups: tuple[Setup, ...]
 
 
@@ -105,24 +105,24 @@ class NodesRefused(BrokerMessage, frozen=True):
     """The rendezvous point does not have these nodes: the receiver is subscribed to them no longer."""
 
     namespace: str
-    session: int
-    nodes: tuple[int, ...]
+    session: Number
+    nodes: tuple[Number, ...]
 
 
 class UnsubscribeNodes(BrokerMessage, frozen=True):
     """The sender no longer wants these nodes."""
 
     namespace: str
-    session: int
-    nodes: tuple[int, ...]
+    session: Number
+    nodes: tuple[Number, ...]
 
 
 class UnsubscribedAck(BrokerMessage, frozen=True):
     """The answer to `UnsubscribeNodes`: the sender will not name these nodes again."""
 
     namespace: str
-    session: int
-    nodes: tuple[int, ...]
+    session: Number
+    nodes: tuple[Number, ...]
 
 
 class Left(BrokerMessage, frozen=True):
@@ -135,8 +135,8 @@ class Resubscribed(BrokerMessage, frozen=True):
     """The sender still wants these nodes (§3.4.7). A long list goes in several messages."""
 
     namespace: str
-    session: int
-    nodes: tuple[int, ...]
+    session: Number
+    nodes: tuple[Number, ...]
 
 
 class ResubscribedAck(BrokerMessage, frozen=True):
@@ -144,8 +144,8 @@ class ResubscribedAck(BrokerMessage, frozen=True):
     session's first `SubscribeNodes`."""
 
     namespace: str
-    session: int
-    nodes: tuple[int, ...]
+    session: Number
+    nodes: tuple[Number, ...]
 
 
 # --- the graph, to preprocessors ----------------------------------------------------------------
@@ -154,10 +154,10 @@ class ResubscribedAck(BrokerMessage, frozen=True):
 class Named(Struct, frozen=True, array_like=True):
     """A node of the graph with the filter that it stands for, and its edges when it came."""
 
-    node: int
+    node: Number
     filter: Filter
-    parents: tuple[int, ...]
-    children: tuple[int, ...]
+    parents: tuple[Number, ...]
+    children: tuple[Number, ...]
 
 
 class GraphChange(BrokerMessage, frozen=True):
@@ -165,11 +165,11 @@ class GraphChange(BrokerMessage, frozen=True):
     it `is_partial`, further parts follow, and the version is complete with the last one."""
 
     namespace: str
-    session: int
-    version: int
-    after: int
+    session: Number
+    version: Number
+    after: Number
     is_partial: bool
-    removed: tuple[int, ...]
+    removed: tuple[Number, ...]
     added: tuple[Named, ...]
 
 
@@ -180,16 +180,17 @@ class NumbersWanted(BrokerMessage, frozen=True):
     """`origin` wants to know the numbers of these nodes and of all nodes below them."""
 
     namespace: str
-    origin: str
-    nodes: tuple[int, ...]
+    origin: BrokerName
+    nodes: tuple[Number, ...]
 
 
 class Numbers(BrokerMessage, frozen=True):
-    """The answer to `NumbersWanted`: for each node that was asked for, the numbers of it and of all nodes below it."""
+    """The answer to `NumbersWanted` with the same `nodes`. A node that is left out has number 0."""
 
     namespace: str
-    to: str
-    numbers: tuple[tuple[int, NodeNumbers], ...]
+    to: BrokerName
+    nodes: tuple[Number, ...]
+    numbers: NodeNumbers
 
 
 class Recover(BrokerMessage, frozen=True):
@@ -197,9 +198,9 @@ class Recover(BrokerMessage, frozen=True):
     the last number."""
 
     namespace: str
-    origin: str
-    nodes: tuple[int, ...]
-    missing: tuple[tuple[int, int, int], ...]
+    origin: BrokerName
+    nodes: tuple[Number, ...]
+    missing: tuple[tuple[Number, Number, Number], ...]
 
 
 class Again(Struct, frozen=True, array_like=True):
@@ -207,7 +208,7 @@ class Again(Struct, frozen=True, array_like=True):
     it belongs to."""
 
     notification: Notification
-    nodes: tuple[int, ...]
+    nodes: tuple[Number, ...]
     numbers: NodeNumbers
 
 
@@ -218,8 +219,8 @@ class Recovered(BrokerMessage, frozen=True):
     carries_notifications: ClassVar[bool] = True
 
     namespace: str
-    to: str
-    missing: tuple[tuple[int, int, int], ...]
+    to: BrokerName
+    missing: tuple[tuple[Number, Number, Number], ...]
     again: tuple[Again, ...]
     lost: NodeNumbers
-    foreign: tuple[int, ...]
+    foreign: tuple[Number, ...]

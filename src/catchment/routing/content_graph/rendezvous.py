@@ -128,6 +128,11 @@ class Rendezvous:
         self._remove(gone, entered)
         return self._versioned(entered, now)
 
+    def forget(self, broker: str) -> None:
+        """Forgets a broker that has been away for long: nothing that it said is under way any more."""
+        if broker not in self._wants:
+            self._last.pop(broker, None)
+
     def _change(self, origin: str, withdrawn: Iterable[Filter], wanted: Iterable[Filter], now: Time) -> Entered:
         entered = Entered(after=self.version)
         mine = self._wants.setdefault(origin, {})

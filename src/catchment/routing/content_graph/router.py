@@ -57,7 +57,7 @@ from catchment.routing.messages import Action, BrokerMessage, Neighbor, Refuse, 
 from catchment.routing.parts.remote import check_limit
 
 # Nodes that one neighbor may be subscribed to: as many as a graph may have.
-NEIGHBOR_NODES_MAX: Final = 2_000_000
+NEIGHBOR_NODES_MAX: Final = 1_000_000
 # Node ids in one message: less than a megabyte.
 MESSAGE_NODES_MAX: Final = 50_000
 

@@ -17,7 +17,7 @@ the same way down the tree as the others, so a publisher's order is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -27,7 +27,7 @@ from catchment.model.notification import Notification
 from catchment.routing.content_graph.forwarders import HERE
 from catchment.routing.content_graph.forwarders.base import RECALLED_MAX
 from catchment.routing.content_graph.loss import HOLD, Arrival, Due
-from catchment.routing.content_graph.messages import ContentHeader, Numbers, Recover, Recovered
+from catchment.routing.content_graph.messages import ContentHeader, NodeNumbers, Numbers, Recover, Recovered
 from catchment.routing.content_graph.places import Place
 from catchment.routing.content_graph.rendezvous import Rendezvous
 from catchment.routing.content_graph.settings import ContentGraphSettings, Namespaces
@@ -286,17 +286,12 @@ class Stream:
             actions.append(SetTimer(timer, now))
         return actions
 
-    def told(self, place: Place, numbers: Sequence[tuple[int, tuple[tuple[int, int], ...]]], now: Time) -> list[Action]:
+    def told(self, place: Place, nodes: Iterable[int], numbers: NodeNumbers, now: Time) -> list[Action]:
         """The rendezvous point has told numbers of nodes."""
-        if place.rendezvous is not None or not self._settings.recovery:
+        mine = set(place.edge.nodes.values()).intersection(nodes)
+        if not mine or place.rendezvous is not None or not self._settings.recovery:
             return []
-        actions: list[Action] = []
-        mine = set(place.edge.nodes.values())
-        due = Due()
-        for node, some in numbers:
-            if node in mine:
-                due = place.edge.detector.told(node, dict(some))
-        return actions + self.decided(place, due, now)
+        return self.decided(place, place.edge.detector.told(mine, numbers), now)
 
     def on_recovered(self, place: Place, message: Recovered, now: Time) -> list[Action]:
         return self.decided(place, place.edge.detector.recovered(message), now)
@@ -318,7 +313,7 @@ class Stream:
     def numbers(self, place: Place, to: str, nodes: Sequence[int]) -> Numbers:
         rendezvous = place.rendezvous
         assert rendezvous is not None
-        return Numbers(place.namespace.name, to, rendezvous.log.numbers(nodes))
+        return Numbers(place.namespace.name, to, tuple(nodes), rendezvous.log.numbers(nodes))
 
 
 class _Outgoing:

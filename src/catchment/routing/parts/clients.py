@@ -40,6 +40,7 @@ from catchment.routing.messages import (
     Action,
     Advertise,
     Cancel,
+    CancelMany,
     Client,
     ClientRequest,
     ClientUp,
@@ -140,9 +141,9 @@ class ClientSide:
         self.watching = Watching() if watching is None else watching
         self.matcher = RecallingMatcher(self._interested)
         self._identities: dict[str, Identity] = {}
-        # The names of the identities that a client owns, and of those whose handler it is.
-        self._by_owner: dict[Client, set[str]] = {}
-        self._by_handler: dict[Client, set[str]] = {}
+        # By owner, and by handler: the names of its identities.
+        self._by_owner: dict[Client, dict[str, None]] = {}
+        self._by_client: dict[Client, dict[str, None]] = {}
         limits = Limits(SUSPENDED_BYTES_MAX, CLIENT_SUSPENDED_BYTES_MAX, BROKER_SUSPENDED_BYTES_MAX)
         self._waiting_shares: Shares[Client, str] = Shares(limits)
         # Of identities that are gone.
@@ -174,24 +175,28 @@ class ClientSide:
         return known is None or client in (known.owner, known.client)
 
     def owned_by(self, client: Client) -> Set[str]:
-        """The identities that a client has introduced. Not a copy."""
-        return self._by_owner.get(client, frozenset())
+        """The names of the identities that a client has introduced. Not a copy."""
+        return self._by_owner.get(client, {}).keys()
 
     def mapped_to(self, client: Client) -> Set[str]:
-        """The identities of others whose handler a client is."""
-        return self._by_handler.get(client, frozenset()) - self.owned_by(client)
+        """The names of the identities of others whose handler a client is."""
+        return self._by_client.get(client, {}).keys() - self.owned_by(client)
+
+    def identities_of(self, client: Client) -> list[Identity]:
+        """The identities whose handler a client is."""
+        return [self._identities[name] for name in self._by_client.get(client, ())]
 
     def client_up(self, client: Client, message: ClientUp) -> None:
         """A client has connected: it is the handler of its identity from now on."""
         identity = self._identity(message.identity, client)
-        self._map(identity, client)
+        self._hand_over(identity, client)
         identity.newest.merge(message.seen)
         for newest in identity.newest_by_channel.values():
             newest.merge(message.seen)
 
     def client_down(self, client: Client) -> list[str]:
         """Forgets the identities whose handler the client was, with their subscriptions. Returns their names."""
-        gone = sorted(self._by_handler.get(client, ()))
+        gone = [identity.name for identity in self.identities_of(client)]
         for name in gone:
             identity = self._identities[name]
             for id in list(identity.subscriptions):
@@ -201,21 +206,22 @@ class ClientSide:
 
     def _identity(self, name: str, client: Client) -> Identity:
         """The identity of this name; the client introduces it if there is none."""
-        known = self._identities.get(name)
-        if known is None:
-            known = self._identities[name] = Identity(name, client, client)
-            self._by_owner.setdefault(client, set()).add(name)
-            self._by_handler.setdefault(client, set()).add(name)
-        return known
+        identity = self._identities.get(name)
+        if identity is None:
+            identity = self._identities[name] = Identity(name, client, client)
+            self._by_owner.setdefault(client, {})[name] = None
+            self._by_client.setdefault(client, {})[name] = None
+        return identity
 
-    def _map(self, identity: Identity, handler: Client) -> None:
-        _discard(self._by_handler, identity.client, identity.name)
-        self._by_handler.setdefault(handler, set()).add(identity.name)
-        identity.client = handler
+    def _hand_over(self, identity: Identity, client: Client) -> None:
+        """From now on, the client is the handler of the identity."""
+        _discard(self._by_client, identity.client, identity.name)
+        identity.client = client
+        self._by_client.setdefault(client, {})[identity.name] = None
 
     def _forget(self, identity: Identity) -> None:
         _discard(self._by_owner, identity.owner, identity.name)
-        _discard(self._by_handler, identity.client, identity.name)
+        _discard(self._by_client, identity.client, identity.name)
         waiting = self._waiting_shares.size(identity.owner, identity.name)
         self._waiting_shares.grow(identity.owner, identity.name, -waiting)
         self._old_before += identity.newest.old_count
@@ -271,6 +277,10 @@ class ClientSide:
                 if message.id not in identity.subscriptions:
                     raise BadIdError(f"{shown(message.identity)} has no subscription {shown(message.id)}")
                 self._drop(identity, message.id)
+            case CancelMany():
+                for id in message.ids:
+                    if id in identity.subscriptions:
+                        self._drop(identity, id)
             case Advertise():
                 _advertise(identity, message.advertisement)
             case Unadvertise():
@@ -278,7 +288,7 @@ class ClientSide:
                 for offer in covered:
                     del identity.advertisements[offer]
             case MapIdentity():
-                self._map(identity, Client(message.handler))
+                self._hand_over(identity, Client(message.handler))
             case Suspend():
                 # An identity that is suspended already keeps what waits for it.
                 identity.waiting = identity.waiting or deque()
@@ -414,6 +424,13 @@ class ClientSide:
         for sequence in completed.sequences:
             self._give(identity, _Due(sequence, (id,), True), actions)
 
+    def _miss(self, identity: Identity, count: int, actions: list[Action]) -> None:
+        """Tells an identity what it misses; if it is suspended, when it resumes."""
+        if identity.waiting is not None:
+            identity.missed += count
+        elif count:
+            actions.append(Missed(identity.client, identity.name, count))
+
     def missed(self, counts: Mapping[int, int]) -> list[Action]:
         """Tells identities how many notifications were lost on their way: at most so many for the filter with each
         number. What several filters of an identity have lost is counted once, by the largest count."""
@@ -423,19 +440,8 @@ class ClientSide:
             by_identity[name] = max(count, by_identity.get(name, 0))
         actions: list[Action] = []
         for name, count in sorted(by_identity.items()):
-            identity = self._identities[name]
-            if identity.waiting is None:
-                actions.append(Missed(identity.client, name, count))
-            else:
-                identity.missed += count
+            self._miss(self._identities[name], count, actions)
         return actions
-
-    def _miss(self, identity: Identity, count: int, actions: list[Action]) -> None:
-        """Tells an identity what it misses; if it is suspended, when it resumes."""
-        if identity.waiting is not None:
-            identity.missed += count
-        elif count:
-            actions.append(Missed(identity.client, identity.name, count))
 
     def _give(self, identity: Identity, due: _Due, actions: list[Action]) -> None:
         """Delivers, or lets the delivery wait if the identity is suspended."""
@@ -490,9 +496,9 @@ class ClientSide:
         return [f"{count} subscriptions of clients"] if count else []
 
 
-def _discard(names_by_client: dict[Client, set[str]], client: Client, name: str) -> None:
+def _discard(names_by_client: dict[Client, dict[str, None]], client: Client, name: str) -> None:
     names = names_by_client[client]
-    names.discard(name)
+    del names[name]
     if not names:
         del names_by_client[client]
 
