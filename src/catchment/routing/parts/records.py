@@ -20,11 +20,11 @@ brokers that cannot be reached are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
 
 from catchment.errors import RemoteProtocolError
-from catchment.routing.messages import Action, BrokerMessage, Neighbor, Time
+from catchment.routing.messages import Action, Neighbor, Time
 from catchment.routing.parts.link_states import LinkStates, following, implausible, is_plausible
 from catchment.routing.parts.remote import check_limit
 
@@ -32,22 +32,9 @@ K = TypeVar("K", bound=Any)
 V = TypeVar("V")
 
 
-class Record(Protocol):
-    """A message about a record. Each system has a class of its own, with its types of keys and values."""
-
-    @property
-    def origin(self) -> str: ...
-    @property
-    def seq(self) -> int: ...
-    @property
-    def after(self) -> int | None: ...
-    @property
-    def gone(self) -> Sequence[Any]: ...
-    @property
-    def new(self) -> Sequence[tuple[Any, Any]]: ...
-
-
-R = TypeVar("R", bound=Record)
+# A message about a record. Each system has a class of its own, derived from BrokerMessage, with its types of keys and
+# values: `origin`, `seq`, `after`, `gone` (keys), `new` (pairs of a key and a value).
+R = TypeVar("R", bound=Any)
 
 
 class FloodedRecords(Generic[R, K, V]):
@@ -136,7 +123,6 @@ class FloodedRecords(Generic[R, K, V]):
 
     def flooded(self, record: R, source: Neighbor | None = None) -> list[Action]:
         """Sends a message about a record to all neighbors except the one it came from."""
-        assert isinstance(record, BrokerMessage)
         return self._links.flooded(record, source)
 
     def forget(self, origin: str) -> None:
