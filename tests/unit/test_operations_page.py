@@ -34,6 +34,8 @@ LIMITS_IN = (
     "node.jobs",
     "node.access",
     "node.numbers",
+    "routing.baselines.disjunctive",
+    "routing.baselines.informed",
     "routing.parts.clients",
     "routing.parts.identities",
     "routing.parts.newest",

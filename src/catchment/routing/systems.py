@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from msgspec import ValidationError, convert
 
 from catchment.errors import InputError, shown
-from catchment.routing.baselines.messages import AddressedHeader, CentralizedSettings, Registration
+from catchment.routing.baselines.messages import (
+    AddressedHeader,
+    CentralizedSettings,
+    ChannelHeader,
+    Channels,
+    ReceiverHeader,
+    Registration,
+    Subscribed,
+    TopicHeader,
+)
 from catchment.routing.content_graph.messages import (
     ContentHeader,
     GraphChange,
@@ -136,6 +145,24 @@ def _centralized(name: str, settings: CentralizedSettings) -> RoutingCore[Any]:
     return CentralizedCore(name, settings.center)
 
 
+def _unicast(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.baselines.unicast import UnicastCore
+
+    return UnicastCore(name)
+
+
+def _overlapping(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.baselines.overlapping import OverlappingCore
+
+    return OverlappingCore(name)
+
+
+def _disjunctive(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.baselines.disjunctive import DisjunctiveCore
+
+    return DisjunctiveCore(name)
+
+
 def _content_graph(name: str, settings: ContentGraphSettings) -> RoutingCore[Any]:
     from catchment.routing.content_graph.core import ContentGraphCore
 
@@ -236,6 +263,30 @@ _ALL: Final[tuple[RoutingSystem[Any], ...]] = (
         _centralized,
         (Links, Registration),
         AddressedHeader,
+    ),
+    RoutingSystem(
+        "unicast",
+        "the publisher's broker sends a copy to each client that wants it: a baseline",
+        Settings,
+        _unicast,
+        (Links, Subscribed),
+        ReceiverHeader,
+    ),
+    RoutingSystem(
+        "overlapping multicast",
+        "one copy for each topic that matches, to all that subscribed to it: a baseline",
+        Settings,
+        _overlapping,
+        (Links, Subscribed),
+        TopicHeader,
+    ),
+    RoutingSystem(
+        "disjunctive multicast",
+        "one copy, on a channel for the combination of topics that match: a baseline",
+        Settings,
+        _disjunctive,
+        (Links, Subscribed, Channels),
+        ChannelHeader,
     ),
 )
 SYSTEMS: Final[dict[str, RoutingSystem[Any]]] = {system.name: system for system in _ALL}

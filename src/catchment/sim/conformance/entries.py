@@ -17,7 +17,14 @@ from typing import Any, Final
 from catchment.errors import InputError
 from catchment.routing.systems import SYSTEMS, RoutingSystem, system_named
 from catchment.sim.conformance.checkers import Network, reachable
-from catchment.sim.conformance.ideals.baselines import centralized_tables, flooding_tables, served_centrally
+from catchment.sim.conformance.ideals.baselines import (
+    centralized_tables,
+    disjunctive_tables,
+    flooding_tables,
+    overlapping_tables,
+    served_centrally,
+    unicast_tables,
+)
 from catchment.sim.conformance.ideals.content_graph import content_graph_tables
 from catchment.sim.conformance.ideals.delegating import delegating_tables
 from catchment.sim.conformance.ideals.general import general_tables
@@ -69,8 +76,8 @@ class Entry:
     served: Callable[[Network, str], set[str]] = reachable
     # Whether notifications take the shortest way.
     is_direct: bool = True
-    # Whether no broker gets notifications that it has no use for. Masters and the center get all, and what is merged
-    # imperfectly lets more through.
+    # Whether no broker gets notifications that it has no use for. Masters and the center get all, what is merged
+    # imperfectly lets more through, and overlapping topics bring the same again.
     wastes_nothing: bool = True
     # Whether clients are told what was lost on the way while the network changed.
     detects_losses: bool = False
@@ -200,6 +207,10 @@ ENTRIES: Final[dict[str, Entry]] = {
         is_direct=False,
         wastes_nothing=False,
     ),
+    "unicast": Entry("unicast", ANY_NETWORK, unicast_tables),
+    # A broker that wants several topics of a notification gets several copies.
+    "overlapping multicast": Entry("overlapping multicast", ANY_NETWORK, overlapping_tables, wastes_nothing=False),
+    "disjunctive multicast": Entry("disjunctive multicast", ANY_NETWORK, disjunctive_tables),
     "content graph": Entry(
         "content graph",
         ANY_NETWORK,

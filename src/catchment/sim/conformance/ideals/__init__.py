@@ -10,5 +10,5 @@ delegating     siena delegating
 merging        siena merging
 general        siena general
 hybrid         siena hybrid
-baselines      flooding, centralized
+baselines      flooding, centralized, unicast, overlapping multicast, disjunctive multicast
 """
