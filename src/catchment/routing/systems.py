@@ -18,7 +18,9 @@ from msgspec import ValidationError, convert
 from catchment.errors import InputError, shown
 from catchment.routing.baselines.messages import AddressedHeader, CentralizedSettings, Registration
 from catchment.routing.messages import BrokerMessage, Header
+from catchment.routing.parts.distance_vectors import Distances
 from catchment.routing.parts.link_states import Links
+from catchment.routing.propagation.messages import Filtered, PropagationSettings
 from catchment.routing.settings import Settings
 from catchment.routing.siena.messages import Advertised, Delegated, Interest, OriginHeader, Part, Wants, WantsChange
 from catchment.routing.siena.settings import HierarchicalSettings, HybridSettings, MergingSettings
@@ -117,6 +119,12 @@ def _centralized(name: str, settings: CentralizedSettings) -> RoutingCore[Any]:
     return CentralizedCore(name, settings.center)
 
 
+def _propagation(name: str, settings: PropagationSettings) -> RoutingCore[Any]:
+    from catchment.routing.propagation.core import PropagationCore
+
+    return PropagationCore(name, settings)
+
+
 # --- the registry -------------------------------------------------------------------------------
 
 DEFAULT_SYSTEM: Final = "siena general"
@@ -171,6 +179,14 @@ _ALL: Final[tuple[RoutingSystem[Any], ...]] = (
         HybridSettings,
         _hybrid,
         (Interest, Advertised, Links, Wants, WantsChange),
+        OriginHeader,
+    ),
+    RoutingSystem(
+        "propagation",
+        "notifications go everywhere at first; brokers that do not want them send filters back towards the publisher",
+        PropagationSettings,
+        _propagation,
+        (Distances, Filtered),
         OriginHeader,
     ),
     RoutingSystem(
