@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 
 from catchment.model.cesql import Cesql
 from catchment.routing import messages as said
-from catchment.routing.baselines.messages import AddressedHeader, Registration
+from catchment.routing.baselines.messages import AddressedHeader, Graft, Prune, Registration
+from catchment.routing.parts.distance_vectors import Distances
 from catchment.routing.parts.link_states import Links
+from catchment.routing.propagation.messages import Filtered
 from catchment.routing.siena import messages as siena
 from catchment.routing.systems import SYSTEMS
 from catchment.wire import messages as wire
@@ -86,6 +88,10 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
     siena.WantsChange: st.builds(
         siena.WantsChange, texts, counts, counts, several(some.filters), several(some.filters)
     ),
+    Distances: st.builds(Distances, several(st.tuples(texts, some.ints))),
+    Filtered: st.builds(Filtered, texts, some.filters),
+    Prune: st.builds(Prune, texts),
+    Graft: st.builds(Graft, texts),
     Registration: st.builds(Registration, texts, counts, counts, st.booleans(), several(subscribe | cancel)),
 }
 UNIONS: dict[str, Any] = {

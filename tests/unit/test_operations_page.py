@@ -17,6 +17,7 @@ LIMITS_IN = (
     "model.monitor",
     "node.node",
     "routing.parts.clients",
+    "routing.parts.distance_vectors",
     "routing.parts.newest",
     "routing.parts.remote",
     "routing.siena.advertising",

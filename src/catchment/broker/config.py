@@ -23,7 +23,7 @@ from msgspec import Struct, ValidationError, convert
 
 from catchment.errors import InputError, shown
 from catchment.routing.core import RoutingCore
-from catchment.routing.systems import DEFAULT_SYSTEM, system_named
+from catchment.routing.systems import DEFAULT_SYSTEM, live_system_named
 from catchment.wire.greetings import broker_name_refusal
 
 DEFAULT_PORT: Final = 7400
@@ -62,12 +62,12 @@ class Config:
     http: Address | None = None
 
     def __post_init__(self) -> None:
-        system_named(self.routing).settings_of(self.settings)
+        live_system_named(self.routing).settings_of(self.settings)
         if refusal := broker_name_refusal(self.name):
             raise InputError(f"name: {refusal}")
 
     def make_core(self) -> RoutingCore[Any]:
-        return system_named(self.routing).core(self.name, self.settings)
+        return live_system_named(self.routing).core(self.name, self.settings)
 
 
 class _Table(Struct, forbid_unknown_fields=True):

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from catchment.cli.options import JsonFlag
 from catchment.cli.terminal import EXIT_INTERRUPTED, BadUsage
 from catchment.errors import InputError
-from catchment.routing.systems import DEFAULT_SYSTEM, SYSTEMS
+from catchment.routing.systems import DEFAULT_SYSTEM, live_systems
 
 if TYPE_CHECKING:
     from catchment.broker.config import Config
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CONFIG_HELP: Final = "A TOML file. Default: a broker that is reached only from this machine."
 HTTP_HELP: Final = "Where the broker speaks HTTP. Default: it does not."
 ROUTING_HELP: Final = (
-    f"The routing system, the same in the whole network: {', '.join(SYSTEMS)}. Default: {DEFAULT_SYSTEM}."
+    f"The routing system, the same in the whole network: {', '.join(live_systems())}. Default: {DEFAULT_SYSTEM}."
 )
 SET_HELP: Final = "A setting of the routing system, as in master=north. You can repeat the option."
 NEIGHBOR_HELP: Final = "A broker to connect to. You can repeat the option."

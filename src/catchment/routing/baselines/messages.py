@@ -1,9 +1,12 @@
-"""What brokers of a centralized network say, the header they write, and their settings."""
+"""What brokers of the baselines say, the headers they write, and their settings."""
 
 from __future__ import annotations
 
 from catchment.routing.messages import BrokerMessage, Cancel, Header, Subscribe
+from catchment.routing.parts.distance_vectors import INFINITY
 from catchment.routing.settings import Settings
+
+# --- centralized --------------------------------------------------------------------------------
 
 
 class Registration(BrokerMessage, frozen=True):
@@ -28,3 +31,25 @@ class AddressedHeader(Header, frozen=True, gc=False):
     """`addressee` says whom a copy is for, as broker and identity. It is None on the way to the center."""
 
     addressee: tuple[str, str] | None
+
+
+# --- DVMRP --------------------------------------------------------------------------------------
+
+
+class Prune(BrokerMessage, frozen=True):
+    """Nobody behind the sender subscribes to anything: it wants nothing that is published at `publisher`."""
+
+    publisher: str
+
+
+class Graft(BrokerMessage, frozen=True):
+    """Cancels the `Prune` of the sender."""
+
+    publisher: str
+
+
+class DvmrpSettings(Settings, frozen=True):
+    """A `prune_timeout_s` of 0 means that prunes do not expire."""
+
+    infinity: int = INFINITY
+    prune_timeout_s: float = 0.0

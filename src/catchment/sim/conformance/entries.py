@@ -18,7 +18,12 @@ from catchment.errors import InputError
 from catchment.routing.messages import SECOND
 from catchment.routing.systems import SYSTEMS, RoutingSystem, system_named
 from catchment.sim.conformance.checkers import Network, reachable
-from catchment.sim.conformance.ideals.baselines import centralized_tables, flooding_tables, served_centrally
+from catchment.sim.conformance.ideals.baselines import (
+    centralized_tables,
+    flooding_tables,
+    perfect_tables,
+    served_centrally,
+)
 from catchment.sim.conformance.ideals.delegating import delegating_tables
 from catchment.sim.conformance.ideals.general import general_tables
 from catchment.sim.conformance.ideals.hop_by_hop import acyclic_tables, advertising_tables, hierarchical_tables
@@ -31,8 +36,11 @@ from catchment.sim.conformance.ideals.merging import (
 )
 from catchment.sim.conformance.ideals.multicast import (
     equal_filters,
+    equal_or_expired_filters,
+    equal_prunes,
     expired_and_unwanted,
     sound_filters,
+    sound_prunes,
     unwanted_from_each_broker,
 )
 from catchment.sim.conformance.ideals.tables import Ideal
@@ -95,6 +103,11 @@ class Entry:
     fades: bool = False
 
     @property
+    def is_live(self) -> bool:
+        """Whether live brokers can run it."""
+        return system_named(self.system).is_live
+
+    @property
     def needs_tree(self) -> bool:
         """Whether it is for networks without cycles alone."""
         return set(self.networks) <= set(TREES)
@@ -114,7 +127,8 @@ class Entry:
         """What makes the cores of brokers; InputError if the settings are wrong."""
         system: RoutingSystem[Any] = system_named(self.system)
         given = {broker: system.settings_of(some) for broker, some in self.settings_for(topology, settings).items()}
-        return lambda broker: system.make(broker, given[broker])
+        make = system.maker()
+        return lambda broker: make(broker, given[broker])
 
 
 # --- settings by place --------------------------------------------------------------------------
@@ -204,7 +218,7 @@ ENTRIES: Final[dict[str, Entry]] = {
     "propagation with timeouts": Entry(
         "propagation",
         ANY_NETWORK,
-        equal_filters,
+        equal_or_expired_filters,
         settings={"filter_timeout_s": FILTER_TIMEOUT_S, "publisher_timeout_s": PUBLISHER_TIMEOUT_S},
         converge=expired_and_unwanted(round(FILTER_TIMEOUT_S * SECOND)),
         sound=sound_filters,
@@ -231,6 +245,25 @@ ENTRIES: Final[dict[str, Entry]] = {
         is_direct=False,
         wastes_nothing=False,
     ),
+    "dvmrp": Entry(
+        "dvmrp",
+        ANY_NETWORK,
+        equal_prunes,
+        converge=unwanted_from_each_broker,
+        sound=sound_prunes,
+        wastes_nothing=False,
+    ),
+    "dvmrp with timeouts": Entry(
+        "dvmrp",
+        ANY_NETWORK,
+        sound_prunes,
+        settings={"prune_timeout_s": FILTER_TIMEOUT_S},
+        converge=expired_and_unwanted(round(FILTER_TIMEOUT_S * SECOND)),
+        sound=sound_prunes,
+        wastes_nothing=False,
+        fades=True,
+    ),
+    "perfect": Entry("perfect", ANY_NETWORK, perfect_tables),
     "siena general": Entry("siena general", ANY_NETWORK, general_tables),
     "siena hybrid": Entry("siena hybrid", HYBRIDS, hybrid_tables, _units, wastes_nothing=False),
     "siena hybrid advertising": Entry(

@@ -1,4 +1,4 @@
-"""The baselines: flooding, centralized."""
+"""The baselines: flooding, centralized, perfect. DVMRP is in `multicast.py`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from catchment.routing.baselines.centralized import CentralizedCore
 from catchment.routing.baselines.flooding import FloodingCore
+from catchment.routing.baselines.perfect import PerfectCore
 from catchment.sim.conformance.checkers import Network, reachable
 from catchment.sim.conformance.ideals.tables import Checked, Ideal, alive
 from catchment.sim.simulation import SimClient, Simulation
@@ -15,6 +16,13 @@ from catchment.sim.simulation import SimClient, Simulation
 def flooding_tables(simulation: Simulation) -> Iterator[str | Checked]:
     """A broker that tells its neighbors nothing holds what its own clients want, and nothing else."""
     for broker, _ in alive(simulation, FloodingCore):
+        yield Checked(broker, {})
+
+
+@Ideal
+def perfect_tables(simulation: Simulation) -> Iterator[str | Checked]:
+    """The same: a broker that sees everything need not hold anything."""
+    for broker, _ in alive(simulation, PerfectCore):
         yield Checked(broker, {})
 
 

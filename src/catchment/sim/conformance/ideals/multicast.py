@@ -14,6 +14,7 @@ from typing import Final
 
 from catchment.model.filter import Filter
 from catchment.model.values import Value
+from catchment.routing.baselines.dvmrp import DvmrpCore
 from catchment.routing.messages import Neighbor, Time
 from catchment.routing.propagation.core import PropagationCore
 from catchment.sim.conformance.checkers import Network
@@ -58,7 +59,7 @@ def below(tree: dict[str, str | None], broker: str) -> set[str]:
     return found
 
 
-def wrong_trees(core: PropagationCore, trees: dict[str, dict[str, str | None]]) -> Iterator[str]:
+def wrong_trees(core: PropagationCore | DvmrpCore, trees: dict[str, dict[str, str | None]]) -> Iterator[str]:
     """What is wrong with the parents and children that a broker knows."""
     broker = core.name
     reached = {publisher for publisher, tree in trees.items() if broker in tree}
@@ -122,16 +123,68 @@ def sound_filters(simulation: Simulation) -> Iterator[str | Checked]:
 @Ideal
 def equal_filters(simulation: Simulation) -> Iterator[str | Checked]:
     """The filter of a child lets through what is wanted beyond it, and nothing else."""
+    return _unequal(simulation, may_expire=False)
+
+
+@Ideal
+def equal_or_expired_filters(simulation: Simulation) -> Iterator[str | Checked]:
+    """The same, but a filter may have expired: some networks take longer to settle than filters last."""
+    return _unequal(simulation, may_expire=True)
+
+
+def _unequal(simulation: Simulation, may_expire: bool) -> Iterator[str | Checked]:
     for pair in _pairs(simulation):
         if isinstance(pair, str):
             yield pair
             continue
         core, publisher, child, held, wanted = pair
-        if held != wanted:
+        if held != wanted and not (may_expire and held == EVERY_NOTIFICATION):
             where = f"{core.name} of {child} for {publisher}"
             more, less = held & ~wanted & EVERY_NOTIFICATION, wanted & ~held
             yield f"{where}: lets through {shown_extent(more)} too much, {shown_extent(less)} too little"
     yield from _checked(simulation)
+
+
+# --- DVMRP --------------------------------------------------------------------------------------
+
+
+def _prunes(simulation: Simulation) -> Iterator[str | tuple[str, set[str], set[str]]]:
+    """What is wrong with trees; and for each broker and publisher which children are pruned, and which should be."""
+    trees: dict[int, dict[str, dict[str, str | None]]] = {}
+    members = {client.home for client in simulation.clients.values() if client.is_connected and client.wants}
+    for broker, core in alive(simulation, DvmrpCore):
+        infinity = core.vectors.infinity
+        if infinity not in trees:
+            trees[infinity] = _trees(simulation, infinity)
+        yield from wrong_trees(core, trees[infinity])
+        for publisher, tree in trees[infinity].items():
+            children = {each for each, parent in tree.items() if parent == broker}
+            ideal = {child for child in children if not members & below(tree, child)}
+            yield f"{broker} for {publisher}", {child.name for child in core.pruned_children(publisher)}, ideal
+
+
+@Ideal
+def sound_prunes(simulation: Simulation) -> Iterator[str | Checked]:
+    """No child is pruned that has a subscriber behind it."""
+    for finding in _prunes(simulation):
+        if isinstance(finding, str):
+            yield finding
+        elif finding[1] - finding[2]:
+            yield f"{finding[0]}: {sorted(finding[1] - finding[2])} should not be pruned"
+    for broker, _ in alive(simulation, DvmrpCore):
+        yield Checked(broker, {})
+
+
+@Ideal
+def equal_prunes(simulation: Simulation) -> Iterator[str | Checked]:
+    """The children that are pruned are those that have no subscriber behind them."""
+    for finding in _prunes(simulation):
+        if isinstance(finding, str):
+            yield finding
+        elif finding[1] != finding[2]:
+            yield f"{finding[0]}: {sorted(finding[1])} are pruned, it should be {sorted(finding[2])}"
+    for broker, _ in alive(simulation, DvmrpCore):
+        yield Checked(broker, {})
 
 
 # --- traffic ------------------------------------------------------------------------------------
