@@ -69,7 +69,7 @@ def test_a_system_that_knows_everything_is_for_the_simulator_alone():
     assert [name for name, system in SYSTEMS.items() if not system.is_live] == ["perfect"]
     with pytest.raises(InputError, match="perfect knows what no live broker can know: use `catchment simulate`"):
         Config(routing="perfect")
-    with pytest.raises(InputError, match="no routing system 'none'.*dvmrp$"):
+    with pytest.raises(InputError, match=r"no routing system 'none'.*dvmrp$"):
         Config(routing="none")
 
 
