@@ -21,11 +21,12 @@ Departures: grafts are not acknowledged, since links carry each message once. Pr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 
 from catchment.errors import CatchmentError, InputError, RemoteProtocolError, shown
+from catchment.model.filter import Filter
 from catchment.routing.baselines.messages import DvmrpSettings, Graft, Prune
 from catchment.routing.core import Inspection, Work
 from catchment.routing.messages import (
@@ -241,6 +242,21 @@ class DvmrpCore:
         return header.hops <= HOPS_MAX and source == self.vectors.parent(header.origin)
 
     # --- looking in ---
+
+    @property
+    def infinity(self) -> int:
+        return self.vectors.infinity
+
+    @property
+    def is_filtering(self) -> bool:
+        return False
+
+    def rows(self) -> Iterator[tuple[str, str, Filter]]:
+        """Publisher, child, and `false` for a child that is pruned, else `true`."""
+        for publisher in sorted(self._prunings):
+            pruned = self.pruned_children(publisher)
+            for child in self.vectors.children(publisher):
+                yield publisher, child.name, Filter.nothing() if child in pruned else Filter.everything()
 
     def pruned_children(self, publisher: str) -> tuple[Neighbor, ...]:
         """The children that get nothing of a publisher, sorted."""

@@ -7,9 +7,10 @@ which only the simulator gives them.
 State: the local clients; the links that are up; the world. The world has the core of each broker. A broker that crashed
 is still in it, but it cannot be reached: its neighbors know that their links are down.
 
-notification    of a client: the world finds the brokers that want it now. It goes down the shortest-path tree of this
-                broker, to the neighbors that lead to one of these. Brokers on the way do the same with the same
-                answer: what is wanted is decided when it is published.
+notification    of a client: the world finds the brokers that want it now. It goes down the tree of this broker, to the
+                neighbors that lead to one of these. Brokers on the way do the same with the same answer: what is wanted
+                is decided when it is published. Trees are those of filter propagation and DVMRP: the fewest links, of
+                equal parents the one whose name comes first. So the systems can be compared message by message.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from catchment.routing.messages import (
 )
 from catchment.routing.parts.clients import ClientSide
 from catchment.routing.parts.newest import Newest
-from catchment.routing.parts.paths import agreed, next_hops, tree
+from catchment.routing.parts.paths import agreed, next_hops
 from catchment.routing.parts.recall import RecallingMatcher
 from catchment.routing.siena.messages import OriginHeader
 
@@ -69,9 +70,24 @@ class World:
     def hops(self, origin: str, here: str) -> dict[str, str]:
         """For each broker below `here` in the tree of an origin, the neighbor that leads to it."""
         if (origin, here) not in self._hops:
-            links = agreed({name: core.costs for name, core in self._cores.items()})
-            self._hops[origin, here] = next_hops(tree(links, origin), here)
+            self._hops[origin, here] = next_hops(self._tree(origin), here)
         return self._hops[origin, here]
+
+    def _tree(self, origin: str) -> dict[str, str | None]:
+        """The parent of each broker that an origin reaches, level by level."""
+        links = agreed({name: core.costs for name, core in self._cores.items()})
+        parents: dict[str, str | None] = {origin: None}
+        level = [origin]
+        while level:
+            below: dict[str, str | None] = {}
+            # By name: the first to reach a broker is its parent.
+            for broker in sorted(level):
+                for neighbor in links[broker]:
+                    if neighbor not in parents:
+                        below.setdefault(neighbor, broker)
+            parents |= below
+            level = list(below)
+        return parents
 
     def receivers(self, notification: Notification, is_published: bool) -> tuple[str, ...]:
         """The brokers whose clients want a notification, or wanted it when it was published."""

@@ -370,6 +370,22 @@ class PropagationCore:
         """What our own clients want: the row `self` of every publisher."""
         return self._own.told_to(self._others)
 
+    @property
+    def infinity(self) -> int:
+        return self.vectors.infinity
+
+    @property
+    def is_filtering(self) -> bool:
+        return True
+
+    def rows(self) -> Iterator[tuple[str, str, Filter]]:
+        """The routing table as the text prints it (§3.2.3): publisher, child or `self`, and filter."""
+        own = self._composer.composite(self.own_filters())
+        for publisher in self.publishers:
+            for child, filter in self.filters_by_child(publisher).items():
+                yield publisher, child.name, filter
+            yield publisher, "self", own
+
     def filters_by_child(self, publisher: str) -> dict[Neighbor, Filter]:
         """The filter of each child in the tree of a publisher: `true` for one that is open."""
         tree = self._trees.get(publisher)
