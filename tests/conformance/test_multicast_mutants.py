@@ -183,7 +183,7 @@ def a_new_child_is_not_grafted(patch: pytest.MonkeyPatch) -> None:
 
 def own_subscribers_are_overlooked(patch: pytest.MonkeyPatch) -> None:
     def is_idle(self: Any, publisher: str) -> bool:
-        return set(self.vectors.children(publisher)) <= self._pruning(publisher).children
+        return bool(set(self.vectors.children(publisher)) <= self._pruning(publisher).children)
 
     patch.setattr(DvmrpCore, "_is_idle", is_idle)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from catchment.errors import CatchmentError, InputError
-from catchment.routing.messages import Neighbor
+from catchment.routing.messages import Neighbor, Send
 from catchment.routing.parts import distance_vectors
 from catchment.routing.parts.distance_vectors import INFINITY, Distances, DistanceVectors
 
@@ -12,7 +12,12 @@ A, B, C = Neighbor("a"), Neighbor("b"), Neighbor("c")
 
 def told(vectors: DistanceVectors) -> dict[str, dict[str, int]]:
     """What each neighbor is told now."""
-    return {send.interface.name: dict(send.message.entries) for send in vectors.flush()}
+    heard: dict[str, dict[str, int]] = {}
+    for action in vectors.flush():
+        assert isinstance(action, Send)
+        assert isinstance(action.message, Distances)
+        heard[action.interface.name] = dict(action.message.entries)
+    return heard
 
 
 def with_neighbors(*neighbors: Neighbor, infinity: int = INFINITY) -> DistanceVectors:

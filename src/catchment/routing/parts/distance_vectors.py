@@ -34,10 +34,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from catchment.errors import InputError, RemoteProtocolError, shown
+from catchment.errors import InputError, LimitError, RemoteProtocolError, shown
 from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
 from catchment.routing.messages import Action, BrokerMessage, Neighbor, Send
-from catchment.routing.parts.remote import check_limit
 
 # RIP's: brokers that are so many links apart, or more, do not reach each other.
 INFINITY: Final = 16
@@ -128,8 +127,9 @@ class DistanceVectors:
         said = self._heard[neighbor]
         for origin, number in message.entries:
             self._check(origin, number, neighbor)
-        named = {origin for origin, _ in message.entries}
-        check_limit("DESTINATIONS_MAX", DESTINATIONS_MAX, len(named | said.keys()))
+        named = len({origin for origin, _ in message.entries} | said.keys())
+        if named > DESTINATIONS_MAX:
+            raise LimitError("DESTINATIONS_MAX", DESTINATIONS_MAX, f"{named:,}", "split the network")
         change = RouteChange()
         for origin, number in message.entries:
             before = said.get(origin, self.infinity)

@@ -3,8 +3,8 @@
 A filter is a list of *parts* of which one must match. The composite is made in three steps:
 
 - **Duplicates.** Of parts that are equal, one is kept; of parts of which one covers the other, the wider.
-- **Minimization.** If there are few parts, the composite is brought into normal form, which knows more than parts:
-  `t < 0` and `t >= 0` together are `number t any`. It is used if it takes fewer comparisons.
+- **Minimization.** A few parts that name the same attributes are brought into normal form together, which knows more
+  than parts: `t < 0` and `t >= 0` together are `number t any`. It is used if it takes fewer comparisons.
 - **Approximation.** If the composite takes more than `comparisons_max` comparisons, a wider one is sent that takes no
   more; at last that is `true`. A short one is approximated by `model/approximation.py`, which measures every step. That
   takes long for a long filter: there operands are dropped as in the text (`model/dropping.py`).
@@ -20,15 +20,15 @@ from typing import Final, Literal
 from catchment.errors import InputError, LimitError
 from catchment.model.approximation import approximated
 from catchment.model.dropping import with_operands_dropped, written_comparisons
-from catchment.model.expression import Or
+from catchment.model.expression import Or, positive
 from catchment.model.filter import Filter
 
 EVERYTHING: Final = Filter.everything()
 NOTHING: Final = Filter.nothing()
 # Up to so many parts are compared pair by pair: some milliseconds.
 COMPARED_PARTS_MAX: Final = 48
-# Up to so many parts are brought into normal form, and up to so many alternatives approximated by measuring: both take
-# up to some tenths of a second.
+# Up to so many parts are brought into normal form together, and up to so many alternatives approximated by measuring:
+# both take up to some tenths of a second.
 MINIMIZED_PARTS_MAX: Final = 8
 MEASURED_ALTERNATIVES_MAX: Final = 6
 MEASURED_COMPARISONS_MAX: Final = 16
@@ -77,15 +77,15 @@ class Composer:
         return composite
 
     def _composed(self, parts: Sequence[Filter]) -> Filter:
-        widest = self._without_covered(parts)
-        if not widest:
-            return NOTHING
+        groups: dict[frozenset[str], list[Filter]] = {}
+        for part in self._without_covered(parts):
+            groups.setdefault(part.names, []).append(part)
         try:
-            whole = widest[0] if len(widest) == 1 else Filter.of_expression(Or(tuple(p.canonical for p in widest)))
+            whole = _one_of([_minimized(_one_of(group), len(group)) for group in groups.values()])
         except LimitError:
             # Past FILTER_SIZE_MAX: no broker would take it.
             return EVERYTHING
-        return self.within_budget(_minimized(whole, widest))
+        return self.within_budget(whole)
 
     def _without_covered(self, parts: Sequence[Filter]) -> list[Filter]:
         if len(parts) > COMPARED_PARTS_MAX:
@@ -110,9 +110,16 @@ class Composer:
         return with_operands_dropped(filter, self.comparisons_max)
 
 
-def _minimized(whole: Filter, parts: Sequence[Filter]) -> Filter:
+def _one_of(parts: Sequence[Filter]) -> Filter:
+    """The filter that matches what one of the parts matches; LimitError if it is too large."""
+    if len(parts) == 1:
+        return parts[0]
+    return Filter.of_expression(positive(Or(tuple(part.canonical for part in parts)))) if parts else NOTHING
+
+
+def _minimized(whole: Filter, parts_count: int) -> Filter:
     """The normal form of a composite of few parts, if it takes fewer comparisons."""
-    if len(parts) > MINIMIZED_PARTS_MAX or not whole.is_normal:
+    if not 1 < parts_count <= MINIMIZED_PARTS_MAX or not whole.is_normal:
         return whole
     normal = Filter.of_boxes(whole.boxes)
     is_shorter = written_comparisons(normal.expression) < written_comparisons(whole.expression)
