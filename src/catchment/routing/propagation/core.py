@@ -105,6 +105,8 @@ class PropagationCore:
         self._others = Neighbor(name)
         self._own.connect(self._others)
         self._client_wants = ClientInterest(self.clients, self._own)
+        # How often that has changed.
+        self._own_changes = 0
         self._trees: dict[str, PublisherTree] = {}
         self._composer = Composer(given.comparisons_max, given.approximation)
         self._filter_timeout = round(given.filter_timeout_s * SECOND)
@@ -225,6 +227,7 @@ class PropagationCore:
         """Tells the network what our own clients want now, if that has changed."""
         if not self._own.flush():
             return []
+        self._own_changes += 1
         told = [publisher for publisher in sorted(self._trees) if self._trees[publisher].sent is not None]
         return [action for publisher in told for action in self._say(publisher, now)]
 
@@ -255,7 +258,12 @@ class PropagationCore:
         """What this broker wants of a publisher, for itself and for its children."""
         if publisher not in self._trees or self._open_children(publisher):
             return EVERYTHING
-        return self._composer.composite((*self.own_filters(), *self._trees[publisher].parts()))
+        tree = self._trees[publisher]
+        # A broker with many subscriptions gets many unwanted notifications before anything changes.
+        if tree.composed is None or tree.composed[0] != self._own_changes:
+            parts = (*self.own_filters(), *tree.parts())
+            tree.composed = self._own_changes, self._composer.composite(parts)
+        return tree.composed[1]
 
     # --- timers ---
 

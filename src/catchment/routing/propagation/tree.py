@@ -32,12 +32,15 @@ class PublisherTree:
         # By child: its number in the matcher, its filter, the parts of that, and the length of its text.
         self._closed: dict[Neighbor, tuple[int, Filter, tuple[Filter, ...], int]] = {}
         self._next_number = 0
+        # The last composite, and how often the broker's own filters had changed then. None after a filter has changed.
+        self.composed: tuple[int, Filter] | None = None
 
     # --- filters of children ---
 
     def close(self, child: Neighbor, filter: Filter) -> None:
         """From now on, the child gets what the filter matches."""
         self.open(child)
+        self.composed = None
         self.matcher.add(self._next_number, filter, group=child.name)
         self._closed[child] = (self._next_number, filter, parts_of(filter), text_bytes(filter))
         self._next_number += 1
@@ -47,6 +50,7 @@ class PublisherTree:
         held = self._closed.pop(child, None)
         if held is not None:
             self.matcher.remove(held[0])
+            self.composed = None
 
     def filter_of(self, child: Neighbor) -> Filter | None:
         """None if the child is open."""
