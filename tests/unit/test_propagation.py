@@ -192,6 +192,17 @@ def test_what_does_not_come_from_the_parent_is_dropped():
     assert receivers(router.event(a=1)) == ["2", "3"]
 
 
+def test_nothing_is_passed_on_twice_while_trees_change():
+    """The parent changes, and the new one sends what the old one had sent."""
+    router = Router()
+    assert receivers(router.event(a=1)) == ["2", "3"]
+    router.tell(Distances((("upstream", 1),)), TWO)
+    router.tell(LinkDown(), UP)
+    router.seq -= 1
+    assert router.event(source=TWO, a=1) == []
+    assert receivers(router.event(source=TWO, a=1)) == ["3"]
+
+
 @pytest.mark.parametrize("origin", ["1", "unknown"])
 def test_events_of_ourselves_or_of_nobody_are_dropped(origin: str):
     router = Router()
