@@ -211,7 +211,7 @@ class DvmrpCore:
         return [SetTimer(name, now + self._timeout, is_idle=True)]
 
     def _expire(self, timer: str) -> None:
-        publisher, child = self._timers.pop(timer)
+        publisher, child = self._timers.pop(timer, ("", Neighbor("")))
         if publisher in self._prunings:
             self._prunings[publisher].children.discard(child)
 
