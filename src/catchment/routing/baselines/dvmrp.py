@@ -211,9 +211,9 @@ class DvmrpCore:
         return [SetTimer(name, now + self._timeout, is_idle=True)]
 
     def _expire(self, timer: str) -> None:
-        publisher, child = self._timers.pop(timer, ("", Neighbor("")))
-        if publisher in self._prunings:
-            self._prunings[publisher].children.discard(child)
+        pair = self._timers.pop(timer, None)
+        if pair is not None and pair[0] in self._prunings:
+            self._prunings[pair[0]].children.discard(pair[1])
 
     # --- notifications ---
 
