@@ -24,6 +24,25 @@ from catchment.routing.baselines.messages import (
     Prune,
     Registration,
 )
+from catchment.routing.content_graph.messages import (
+    ContentHeader,
+    GraphChange,
+    GraphSetup,
+    Left,
+    NodesGiven,
+    NodesRefused,
+    NodesWanted,
+    Numbers,
+    NumbersWanted,
+    Recover,
+    Recovered,
+    Resubscribed,
+    ResubscribedAck,
+    SubscribeNodes,
+    UnsubscribedAck,
+    UnsubscribeNodes,
+)
+from catchment.routing.content_graph.settings import ContentGraphSettings
 from catchment.routing.messages import BrokerMessage, Header
 from catchment.routing.parts.distance_vectors import Distances
 from catchment.routing.parts.link_states import Links
@@ -166,6 +185,12 @@ def _propagation(name: str, settings: PropagationSettings) -> RoutingCore[Any]:
     return PropagationCore(name, settings)
 
 
+def _content_graph(name: str, settings: ContentGraphSettings) -> RoutingCore[Any]:
+    from catchment.routing.content_graph.core import ContentGraphCore
+
+    return ContentGraphCore(name, settings)
+
+
 # --- the registry -------------------------------------------------------------------------------
 
 DEFAULT_SYSTEM: Final = "siena general"
@@ -229,6 +254,31 @@ _ALL: Final[tuple[RoutingSystem[Any], ...]] = (
         _propagation,
         (Distances, Filtered),
         OriginHeader,
+    ),
+    RoutingSystem(
+        "content graph",
+        "filters become nodes of a graph; notifications carry the ids of nodes, and brokers on the way read only those",
+        ContentGraphSettings,
+        _content_graph,
+        (
+            Links,
+            NodesWanted,
+            NodesGiven,
+            SubscribeNodes,
+            GraphSetup,
+            NodesRefused,
+            UnsubscribeNodes,
+            UnsubscribedAck,
+            Left,
+            Resubscribed,
+            ResubscribedAck,
+            GraphChange,
+            NumbersWanted,
+            Numbers,
+            Recover,
+            Recovered,
+        ),
+        ContentHeader,
     ),
     RoutingSystem(
         "flooding",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from catchment.routing.messages import BrokerMessage, Cancel, Header, Subscribe
+from catchment.routing.messages import BrokerMessage, BrokerName, Cancel, Header, Number, Subscribe
 from catchment.routing.parts.distance_vectors import INFINITY
 from catchment.routing.settings import Settings
 
@@ -14,9 +14,9 @@ class Registration(BrokerMessage, frozen=True):
     these clients. Otherwise it has what has changed since the registration with the same `links_seq` and a `seq` that
     is one less. `links_seq` is the number of the origin's last record of links."""
 
-    origin: str
-    links_seq: int
-    seq: int
+    origin: BrokerName
+    links_seq: Number
+    seq: Number
     is_whole: bool
     requests: tuple[Subscribe | Cancel, ...]
 
@@ -30,7 +30,7 @@ class CentralizedSettings(Settings, frozen=True):
 class AddressedHeader(Header, frozen=True, gc=False):
     """`addressee` says whom a copy is for, as broker and identity. It is None on the way to the center."""
 
-    addressee: tuple[str, str] | None
+    addressee: tuple[BrokerName, str] | None
 
 
 # --- DVMRP --------------------------------------------------------------------------------------
@@ -39,13 +39,13 @@ class AddressedHeader(Header, frozen=True, gc=False):
 class Prune(BrokerMessage, frozen=True):
     """Nobody behind the sender subscribes to anything: it wants nothing that is published at `publisher`."""
 
-    publisher: str
+    publisher: BrokerName
 
 
 class Graft(BrokerMessage, frozen=True):
     """Cancels the `Prune` of the sender."""
 
-    publisher: str
+    publisher: BrokerName
 
 
 class DvmrpSettings(Settings, frozen=True):

@@ -36,7 +36,7 @@ from typing import Final
 
 from catchment.errors import InputError, LimitError, RemoteProtocolError, shown
 from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
-from catchment.routing.messages import Action, BrokerMessage, Neighbor, Send
+from catchment.routing.messages import Action, BrokerMessage, BrokerName, Neighbor, Send
 
 # RIP's: brokers that are so many links apart, or more, do not reach each other.
 INFINITY: Final = 16
@@ -50,7 +50,7 @@ class Distances(BrokerMessage, frozen=True):
     """How far the sender is from some brokers, each with the number that stands for it. Of the other brokers, what it
     said before holds."""
 
-    entries: tuple[tuple[str, int], ...]
+    entries: tuple[tuple[BrokerName, int], ...]
 
 
 @dataclass(slots=True)

@@ -412,7 +412,7 @@ class PropagationCore:
                 row[1] += tree.bytes_of(child)
         tables = [Table(name, *row) for name, row in sorted(counts.items())]
         compared = self._own.poset.compared + self._composer.compared
-        return Inspection((*self.clients.tables(), *tables), Work(self._matched, compared))
+        return Inspection((*self.clients.tables(), *tables), Work(self._matched, compared, self._newest.old_count))
 
     def leftovers(self) -> list[str]:
         """Of filters, `false` may be left: it says that a child wants nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from catchment.model.filter import Filter
-from catchment.routing.messages import BrokerMessage
+from catchment.routing.messages import BrokerMessage, BrokerName
 from catchment.routing.parts.distance_vectors import INFINITY
 from catchment.routing.settings import Settings
 
@@ -14,7 +14,7 @@ class Filtered(BrokerMessage, frozen=True):
     """Of what is published at `publisher`, the sender wants what the filter matches, for itself and for all brokers
     below it (§3.2.4). `true` cancels what the sender said before; `false` means that it wants nothing."""
 
-    publisher: str
+    publisher: BrokerName
     wanted: Filter
 
 
