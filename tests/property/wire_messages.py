@@ -8,9 +8,11 @@ from catchment.model.cesql import Cesql
 from catchment.model.pattern import PATTERN_FILTERS_MAX
 from catchment.routing import messages as said
 from catchment.routing.baselines import messages as baseline
-from catchment.routing.baselines.messages import AddressedHeader, Registration
+from catchment.routing.baselines.messages import AddressedHeader, Graft, Prune, Registration
 from catchment.routing.content_graph import messages as graph
+from catchment.routing.parts.distance_vectors import Distances
 from catchment.routing.parts.link_states import Links
+from catchment.routing.propagation.messages import Filtered
 from catchment.routing.siena import messages as siena
 from catchment.routing.systems import SYSTEMS
 from catchment.wire import messages as wire
@@ -108,6 +110,10 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
     siena.WantsChange: st.builds(
         siena.WantsChange, brokers, records, records, several(some.filters), several(some.filters)
     ),
+    Distances: st.builds(Distances, several(st.tuples(brokers, some.ints))),
+    Filtered: st.builds(Filtered, brokers, some.filters),
+    Prune: st.builds(Prune, brokers),
+    Graft: st.builds(Graft, brokers),
     Registration: st.builds(Registration, brokers, records, records, st.booleans(), several(subscribe | cancel)),
     baseline.Subscribed: st.builds(
         baseline.Subscribed,

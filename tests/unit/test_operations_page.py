@@ -37,6 +37,7 @@ LIMITS_IN = (
     "routing.baselines.disjunctive",
     "routing.baselines.informed",
     "routing.parts.clients",
+    "routing.parts.distance_vectors",
     "routing.parts.identities",
     "routing.parts.newest",
     "routing.parts.remote",
