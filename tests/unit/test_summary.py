@@ -152,7 +152,6 @@ def test_merged_summary_matches_for_both():
     assert [(id.broker, id.number) for id in merged.matches(FIGURE_2)] == [(1, 1)]
     matching = Notification({"symbol": "OTE", "price": 8.20, "volume": 131000, "low": 8.0, "exchange": "NSE"})
     assert [(id.broker, id.number) for id in merged.matches(matching)] == [(2, 1)]
-    assert [id.broker for id in merged.kept(lambda id: id.broker == 1).matches(FIGURE_2)] == [1]
 
 
 def test_what_names_no_attribute_matches_everything():

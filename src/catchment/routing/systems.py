@@ -22,6 +22,14 @@ from catchment.routing.parts.link_states import Links
 from catchment.routing.settings import Settings
 from catchment.routing.siena.messages import Advertised, Delegated, Interest, OriginHeader, Part, Wants, WantsChange
 from catchment.routing.siena.settings import HierarchicalSettings, HybridSettings, MergingSettings
+from catchment.routing.summary.messages import (
+    Summarized,
+    SummaryChange,
+    SummarySettings,
+    WalkHeader,
+    WeighedLinks,
+    checked_settings,
+)
 
 if TYPE_CHECKING:
     from catchment.routing.core import RoutingCore
@@ -117,6 +125,12 @@ def _centralized(name: str, settings: CentralizedSettings) -> RoutingCore[Any]:
     return CentralizedCore(name, settings.center)
 
 
+def _summary(name: str, settings: SummarySettings) -> RoutingCore[Any]:
+    from catchment.routing.summary.core import SummaryCore
+
+    return SummaryCore(name, checked_settings(settings))
+
+
 # --- the registry -------------------------------------------------------------------------------
 
 DEFAULT_SYSTEM: Final = "siena general"
@@ -172,6 +186,14 @@ _ALL: Final[tuple[RoutingSystem[Any], ...]] = (
         _hybrid,
         (Interest, Advertised, Links, Wants, WantsChange),
         OriginHeader,
+    ),
+    RoutingSystem(
+        "summary",
+        "brokers exchange summaries of filters; a notification walks to brokers that have the summaries of many",
+        SummarySettings,
+        _summary,
+        (WeighedLinks, Summarized, SummaryChange),
+        WalkHeader,
     ),
     RoutingSystem(
         "flooding",

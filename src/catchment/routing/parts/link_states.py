@@ -20,7 +20,7 @@ link down    The broker states its links again. A broker that nobody has a link 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from catchment.routing.core import KnownBroker
 from catchment.routing.messages import Action, BrokerMessage, Neighbor, Send, Time
@@ -43,13 +43,15 @@ def following(seq: int, now: Time) -> int:
 
 
 class LinkStates:
-    """What the broker `name` knows about the links of all brokers."""
+    """What the broker `name` knows about the links of all brokers. `record` makes our own record; a routing system may
+    have records that say more than `Links`."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, record: Callable[[str, int, tuple[tuple[str, int], ...]], Links] = Links) -> None:
         self.name = name
+        self._made = record
         # Our own links.
         self.costs: dict[Neighbor, int] = {}
-        self._records: dict[str, Links] = {name: Links(name, 0, ())}
+        self._records: dict[str, Links] = {name: record(name, 0, ())}
         # Grows with each new record.
         self.version = 0
         # Computed when asked for, by origin; forgotten with each new record.
@@ -89,7 +91,7 @@ class LinkStates:
         self.costs = costs
         number = following(max(self._records[self.name].seq, seq), now)
         links = tuple(sorted((neighbor.name, cost) for neighbor, cost in costs.items()))
-        self._record(Links(self.name, number, links))
+        self._record(self._made(self.name, number, links))
         return self.flooded(self._records[self.name])
 
     def _record(self, record: Links) -> None:

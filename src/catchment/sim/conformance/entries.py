@@ -28,6 +28,7 @@ from catchment.sim.conformance.ideals.merging import (
     imperfectly_merging_tables,
     merging_tables,
 )
+from catchment.sim.conformance.ideals.summary import summary_tables
 from catchment.sim.conformance.ideals.tables import Ideal
 from catchment.sim.hybrid import (
     as_hybrid,
@@ -45,6 +46,9 @@ RUN_OCCURRENCES_MAX: Final = 20_000
 # How long merging brokers wait, and what share of what they let through nobody need have asked for.
 MERGING_BATCH_MS: Final = 5.0
 MERGING_SHARE: Final = 0.3
+
+# How long brokers of `summary` wait for the next propagation.
+SUMMARY_PERIOD_MS: Final = 20.0
 
 # Settings as they are written in a file.
 Settings = Mapping[str, Any]
@@ -129,6 +133,15 @@ def _advertising_units(topology: Topology, settings: Settings) -> Mapping[str, S
     return _units(topology, settings)
 
 
+def _virtual_degrees(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
+    """The broker with most links has a virtual degree, in the suite: less than its own."""
+    if not settings.get("subsumes"):
+        return {}
+    neighbors = topology.neighbors()
+    hub = max(topology.brokers, key=lambda broker: len(neighbors[broker]))
+    return {hub: {"degree": 1}}
+
+
 # --- entries ------------------------------------------------------------------------------------
 
 TREES: Final = ("line", "star", "balanced tree", "random tree")
@@ -172,6 +185,24 @@ ENTRIES: Final[dict[str, Entry]] = {
         settings={"batch_ms": MERGING_BATCH_MS, "around": "advertising"},
         needs_advertisements=True,
         depends_on_order=True,
+    ),
+    "summary": Entry("summary", ANY_NETWORK, summary_tables, is_direct=False, wastes_nothing=False),
+    "summary periodic": Entry(
+        "summary",
+        ANY_NETWORK,
+        summary_tables,
+        settings={"period_ms": SUMMARY_PERIOD_MS, "sends": "wholes", "next_broker": "nearest"},
+        is_direct=False,
+        wastes_nothing=False,
+    ),
+    "summary subsuming": Entry(
+        "summary",
+        ANY_NETWORK,
+        summary_tables,
+        _virtual_degrees,
+        {"subsumes": True, "period_ms": SUMMARY_PERIOD_MS, "next_broker": "spread"},
+        is_direct=False,
+        wastes_nothing=False,
     ),
     "flooding": Entry("flooding", ANY_NETWORK, flooding_tables, wastes_nothing=False),
     "centralized": Entry(

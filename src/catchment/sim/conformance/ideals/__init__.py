@@ -10,5 +10,6 @@ delegating     siena delegating
 merging        siena merging
 general        siena general
 hybrid         siena hybrid
+summary        summary
 baselines      flooding, centralized
 """

@@ -32,11 +32,12 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """An ideal has compared the tables of a broker. `held` is what the broker holds for others, by holder. Of the
-    holders in `unknown` the ideal cannot know what the broker holds."""
+    """An ideal has compared the tables of a broker. `held` is what the broker holds for others, by holder: the filters,
+    or the table itself where a system holds something else. Of the holders in `unknown` the ideal cannot know what the
+    broker holds."""
 
     broker: str
-    held: Mapping[str, Iterable[Wanted]]
+    held: Mapping[str, Iterable[Wanted] | Table]
     unknown: frozenset[str] = frozenset()
 
 
@@ -79,7 +80,7 @@ def alive(simulation: Simulation, kind: type[C]) -> Iterator[tuple[str, C]]:
 def _inspection_differences(simulation: Simulation, core: RoutingCore[Any], checked: Checked) -> Iterator[str]:
     broker, inspection = checked.broker, core.inspect()
     wants = [wanted for some in wants_at(simulation, {broker}).values() for wanted in some]
-    held: dict[str, Iterable[Wanted]] = {CLIENTS_TABLE: wants, **checked.held}
+    held: dict[str, Iterable[Wanted] | Table] = {CLIENTS_TABLE: wants, **checked.held}
     ideal = sorted(table for holder, some in held.items() if (table := _table(holder, some)).filters)
     actual = sorted(table for table in inspection.tables if table.holder not in checked.unknown)
     if actual != ideal:
@@ -90,7 +91,9 @@ def _inspection_differences(simulation: Simulation, core: RoutingCore[Any], chec
     yield from _network_differences(simulation, broker, inspection)
 
 
-def _table(holder: str, held: Iterable[Wanted]) -> Table:
+def _table(holder: str, held: Iterable[Wanted] | Table) -> Table:
+    if isinstance(held, Table):
+        return held
     some = list(held)
     filters = sum(len(filters_in(wanted)) for wanted in some)
     return Table(holder, filters, sum(len(str(wanted).encode()) for wanted in some))

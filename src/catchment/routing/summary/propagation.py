@@ -1,0 +1,214 @@
+"""Algorithm 2: which summary a broker sends to which neighbor, and when (§4.2).
+
+In the text, brokers act in iterations: in iteration i, those of degree i merge all that they have received before and
+send it to one neighbor of equal or higher degree. The result does not depend on iterations. It is the one solution of
+these two rules, which hold here whenever nothing is under way:
+
+    sent(B)     B's own subscriptions, and what B has received from neighbors of strictly lower degree
+    known(B)    B's own subscriptions, and all that B has received
+
+What comes from a neighbor of equal degree is known, and not passed on: in the text it comes in the same iteration.
+Passed on, it would go round in a ring of brokers of equal degree. A broker with no neighbor of equal or higher degree
+sends nothing.
+
+State: the summary of each neighbor as it was sent; the merged summary that goes to the neighbor `up`, if there is one,
+made of these; and what `up` was told of it. So when a subscription or a neighbor goes, its rows go, and what they had
+absorbed comes back. Merged_Brokers shrinks by the same rule: it is the union of the sets of lower neighbors.
+
+When: with period 0, after every message. Otherwise at points of time that all brokers share: in each period the text's
+iterations, as equal slots of time, so that a broker acts after all brokers of lower degree. In an iteration that no
+broker has the degree for, nothing happens. The timer is set only while something waits to be sent, and it is not an
+idle timer: a network in which a change waits is not at rest. The text sends in every period, changed or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from catchment.routing.messages import Action, Neighbor, Send, SetTimer, Time
+from catchment.routing.parts.link_states import LinkStates
+from catchment.routing.summary.degrees import Degrees
+from catchment.routing.summary.merged import MergedSummary, PairChange
+from catchment.routing.summary.messages import Summarized, SummaryChange, SummarySettings
+from catchment.routing.summary.own import OwnSubscriptions
+from catchment.routing.summary.received import ReceivedSummary
+from catchment.routing.summary.rows import NUMBERS_MAX, Brokers, Names, Pair
+from catchment.routing.summary.stream import Incoming, Outgoing
+
+PROPAGATE: Final = "propagate"
+# Pairs of a row and an id in the summaries of all neighbors together: some gigabytes. A neighbor that sends more loses
+# its link.
+SUMMARY_PAIRS_MAX: Final = 8_000_000
+
+
+class Propagation:
+    """The summaries of neighbors, and what is sent on."""
+
+    def __init__(self, own: OwnSubscriptions, links: LinkStates, brokers: Brokers, settings: SummarySettings) -> None:
+        self.degrees = Degrees(links)
+        self._own = own
+        self._links = links
+        self._brokers = brokers
+        self._period = round(settings.period_ms * 1_000)
+        self._sends_wholes = settings.sends == "wholes"
+        self._incoming: dict[Neighbor, Incoming] = {}
+        # The neighbors of lower degree, whose summaries are in `_merged`.
+        self._lower: set[Neighbor] = set()
+        # The neighbor that gets our summary, what it was told, and what it should be told.
+        self.up: Neighbor | None = None
+        self._outgoing: Outgoing | None = None
+        self._merged: MergedSummary | None = None
+        self._is_timer_set = False
+        # Grows whenever `known` or what neighbors have sent may have changed.
+        self.version = 0
+
+    # --- what is known ---
+
+    def received(self) -> dict[str, ReceivedSummary]:
+        """The summary of each neighbor as it was sent, by neighbor."""
+        return {neighbor.name: self._incoming[neighbor].summary for neighbor in sorted(self._incoming)}
+
+    def known(self) -> frozenset[str]:
+        """Merged_Brokers of what this broker keeps: the brokers whose subscriptions it can examine."""
+        return frozenset([self._own.name]).union(*(some.merged_brokers for some in self.received().values()))
+
+    def sent_brokers(self) -> frozenset[str]:
+        """Merged_Brokers of what this broker should send."""
+        lower = (self._incoming[neighbor].summary.merged_brokers for neighbor in self._lower)
+        return frozenset([self._own.name]).union(*lower)
+
+    @property
+    def merged(self) -> MergedSummary | None:
+        """The summary for `up`; None if there is no such neighbor."""
+        return self._merged
+
+    # --- what happens ---
+
+    def link_up(self, neighbor: Neighbor) -> None:
+        """Both ends have forgotten what they said."""
+        self.link_down(neighbor)
+        self._incoming[neighbor] = Incoming(neighbor.name, self._brokers, self._links.records.__contains__)
+
+    def link_down(self, neighbor: Neighbor) -> None:
+        if neighbor == self.up:
+            self.up = self._outgoing = None
+        if neighbor in self._incoming:
+            self._leave(neighbor)
+            del self._incoming[neighbor]
+            self.version += 1
+
+    def own_changed(self, change: PairChange) -> None:
+        if self._merged is not None:
+            self._merged.add(change.new)
+            self._merged.remove(change.gone)
+
+    def heard(self, message: Summarized | SummaryChange, source: Neighbor) -> None:
+        """A neighbor has sent its summary, or a change of it. RemoteProtocolError or LimitError if it cannot be."""
+        incoming = self._incoming[source]
+        others = sum(some.summary.pairs_count for each, some in self._incoming.items() if each != source)
+        change = incoming.hear(message, SUMMARY_PAIRS_MAX - others)
+        self.version += 1
+        if self._merged is not None and source in self._lower:
+            self._merged.add(self._of_others(change.new))
+            self._merged.remove(self._of_others(change.gone))
+
+    def _of_others(self, pairs: Iterable[Pair]) -> Iterable[Pair]:
+        """Without our own ids. While degrees change, a neighbor may send what we once sent it."""
+        own = self._brokers.number(self._own.name)
+        return [pair for pair in pairs if pair[1] // NUMBERS_MAX != own]
+
+    # --- what is merged ---
+
+    def _regroup(self) -> None:
+        """Takes in the summaries of neighbors that have a lower degree now, and takes out those of others."""
+        lower = {neighbor for neighbor in self._incoming if self.degrees.is_lower(neighbor)}
+        for neighbor in sorted(self._lower - lower):
+            self._leave(neighbor)
+        for neighbor in sorted(lower - self._lower):
+            self._lower.add(neighbor)
+            if self._merged is not None:
+                self._merged.add(self._of_others(self._incoming[neighbor].summary.pairs()))
+
+    def _leave(self, neighbor: Neighbor) -> None:
+        if neighbor in self._lower:
+            self._lower.remove(neighbor)
+            if self._merged is not None:
+                self._merged.remove(self._of_others(self._incoming[neighbor].summary.pairs()))
+
+    def _begin(self) -> MergedSummary:
+        merged = MergedSummary()
+        merged.add(self._own.pairs())
+        for neighbor in sorted(self._lower):
+            merged.add(self._of_others(self._incoming[neighbor].summary.pairs()))
+        return merged
+
+    def _names_of(self, code: int) -> Names:
+        """c3 of an id in the merged summary. If two neighbors name different attributes, because one is behind, all of
+        them: every row of the id is one of c3."""
+        number, own = code % NUMBERS_MAX, self._brokers.number(self._own.name)
+        if code // NUMBERS_MAX == own:
+            names = self._own.names_of(number)
+            assert names is not None
+            return names
+        named = [self._incoming[neighbor].summary.names_of(code) for neighbor in self._lower]
+        return frozenset().union(*(names for names in named if names is not None))
+
+    # --- what is sent ---
+
+    def propagated(self, now: Time) -> list[Action]:
+        """After every message: what must be sent now, or a timer until then."""
+        self._regroup()
+        if not self._period:
+            return self._flushed()
+        if self._is_timer_set or not self._waits():
+            return []
+        self._is_timer_set = True
+        return [SetTimer(PROPAGATE, self._next_time(now))]
+
+    def timer_fired(self) -> list[Action]:
+        self._is_timer_set = False
+        return self._flushed()
+
+    def _waits(self) -> bool:
+        """Whether something is to be sent."""
+        up = self.degrees.up()
+        if up != self.up or self._outgoing is None or self._merged is None:
+            return up is not None or self.up is not None
+        return self._merged.has_changes or self._outgoing.merged_brokers != self.sent_brokers()
+
+    def _next_time(self, now: Time) -> Time:
+        """When the iteration for our degree is next. A period has one slot for each degree, and one more."""
+        slot = self._period // (self.degrees.highest + 2)
+        offset = slot * self.degrees.of(self._own.name)
+        return now + self._period - (now - offset) % self._period
+
+    def _flushed(self) -> list[Action]:
+        up = self.degrees.up()
+        actions: list[Action] = []
+        if up != self.up and self.up is not None and self._outgoing is not None:
+            actions.append(Send(self.up, self._outgoing.ended()))
+        if up is None:
+            self.up = self._outgoing = self._merged = None
+            return actions
+        if self._merged is None:
+            self._merged = self._begin()
+        brokers = self.sent_brokers()
+        if up != self.up or self._outgoing is None:
+            self.up, self._outgoing = up, Outgoing(self._brokers)
+            return actions + self._said(self._outgoing.whole(self._merged, brokers, self._names_of))
+        change = self._merged.flush()
+        if not change and brokers == self._outgoing.merged_brokers:
+            return actions
+        # When most rows change, the whole is shorter.
+        is_long = len(change.gone) + len(change.new) > len(self._merged)
+        message = None
+        if not self._sends_wholes and not is_long:
+            message = self._outgoing.change(change, brokers, self._names_of)
+        if message is not None:
+            return actions + self._said([message])
+        return actions + self._said(self._outgoing.whole(self._merged, brokers, self._names_of))
+
+    def _said(self, messages: Iterable[Summarized | SummaryChange]) -> list[Action]:
+        assert self.up is not None
+        return [Send(self.up, message) for message in messages]
