@@ -9,6 +9,7 @@ from catchment.routing import messages as said
 from catchment.routing.baselines.messages import AddressedHeader, Registration
 from catchment.routing.parts.link_states import Links
 from catchment.routing.siena import messages as siena
+from catchment.routing.summary import messages as summary
 from catchment.routing.systems import SYSTEMS
 from catchment.wire import messages as wire
 from tests import strategies as some
@@ -36,6 +37,9 @@ hops = st.integers(0, 2)
 HEADERS: dict[type, st.SearchStrategy[Any]] = {
     said.Header: st.builds(said.Header, hops),
     siena.OriginHeader: st.builds(siena.OriginHeader, hops, texts),
+    summary.WalkHeader: st.builds(
+        summary.WalkHeader, hops, texts, st.none() | several(texts), several(st.integers(0, 2**48 - 1))
+    ),
     AddressedHeader: st.builds(AddressedHeader, hops, st.none() | st.tuples(texts, texts)),
 }
 BATCHES: dict[type, st.SearchStrategy[Any]] = {
@@ -58,6 +62,15 @@ requests = st.one_of(
 held = st.builds(siena.Held, notifications, some.ints, several(counts))
 seen = st.dictionaries(texts, some.ints, max_size=4)
 roles = st.sampled_from(("client", "broker"))
+ids = several(st.tuples(counts, several(counts)))
+keys = st.integers(-(2**63), 2**63 - 1)
+rows = st.builds(
+    summary.Rows,
+    several(st.builds(summary.RangeIds, counts, st.sampled_from(("number", "time", "bool")), keys, keys, ids)),
+    several(st.builds(summary.PatternIds, counts, texts, texts, ids)),
+    ids,
+)
+named_ids = several(st.tuples(st.binary(max_size=3), ids))
 KINDS: dict[type, st.SearchStrategy[Any]] = {
     wire.Hello: st.builds(wire.Hello, st.tuples(counts, counts), roles, texts, seen, texts, counts, texts, texts),
     wire.Welcome: st.builds(wire.Welcome, counts, texts, texts, counts, counts, texts, texts),
@@ -85,6 +98,16 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
     siena.Wants: st.builds(siena.Wants, texts, counts, several(some.filters)),
     siena.WantsChange: st.builds(
         siena.WantsChange, texts, counts, counts, several(some.filters), several(some.filters)
+    ),
+    summary.WeighedLinks: st.builds(
+        summary.WeighedLinks, texts, counts, several(st.tuples(texts, counts)), st.none() | counts
+    ),
+    summary.Summarized: st.builds(
+        summary.Summarized, counts, several(texts), several(texts), several(counts), named_ids, rows
+    ),
+    summary.SummaryChange: st.builds(
+        summary.SummaryChange,
+        *(counts, counts, several(texts), several(texts), several(counts), several(counts), named_ids, rows, rows),
     ),
     Registration: st.builds(Registration, texts, counts, counts, st.booleans(), several(subscribe | cancel)),
 }
