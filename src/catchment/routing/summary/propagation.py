@@ -59,7 +59,8 @@ class Propagation:
         self.up: Neighbor | None = None
         self._outgoing: Outgoing | None = None
         self._merged: MergedSummary | None = None
-        self._is_timer_set = False
+        # While the timer is set: the version of the links that its time was computed with.
+        self._timer_version: int | None = None
         # Grows whenever `known` or what neighbors have sent may have changed.
         self.version = 0
 
@@ -161,13 +162,14 @@ class Propagation:
         self._regroup()
         if not self._period:
             return self._flushed()
-        if self._is_timer_set or not self._waits():
+        # With other links, our iteration may be at another time: then the timer is set again.
+        if self._timer_version == self._links.version or not self._waits():
             return []
-        self._is_timer_set = True
+        self._timer_version = self._links.version
         return [SetTimer(PROPAGATE, self._next_time(now))]
 
     def timer_fired(self) -> list[Action]:
-        self._is_timer_set = False
+        self._timer_version = None
         return self._flushed()
 
     def _waits(self) -> bool:
