@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import asdict
+
 from catchment.errors import BadNotificationError
 from catchment.model.explanation import explain
 from catchment.model.filter import Filter
@@ -34,7 +36,7 @@ def status_of(broker: Broker) -> dict[str, Any]:
         "table_filters": inspection.filters,
         "table_bytes": inspection.bytes,
         "remote_filters": sum(table.filters for table in inspection.tables if table.holder != CLIENTS_TABLE),
-        "work": {"matched": inspection.work.matched, "compared": inspection.work.compared},
+        "work": asdict(inspection.work),
         "timers": broker.timers_count,
         "publishers_held": len(broker.credits.held),
         "links_given_up": broker.credits.links_given_up,

@@ -57,6 +57,8 @@ class Work(Struct, frozen=True):
     matched: int = 0
     # Pairs of filters that the core compared with `covers`, because the index of the poset could not decide.
     compared: int = 0
+    # Rows and ids of summaries that the core looked at to match notifications. Only the system `summary` has these.
+    looked_up: int = 0
 
 
 class KnownBroker(Struct, frozen=True):

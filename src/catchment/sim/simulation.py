@@ -489,8 +489,8 @@ class Simulation:
         # Nodes go on counting: what they have counted so far is taken off from now on.
         self._unwanted_before -= self.unwanted
         work = self.work
-        self._work_before = _sum(self._work_before, Work(-work.matched, -work.compared))
+        self._work_before = _sum(self._work_before, Work(-work.matched, -work.compared, -work.looked_up))
 
 
 def _sum(first: Work, second: Work) -> Work:
-    return Work(first.matched + second.matched, first.compared + second.compared)
+    return Work(first.matched + second.matched, first.compared + second.compared, first.looked_up + second.looked_up)

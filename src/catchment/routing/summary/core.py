@@ -309,7 +309,7 @@ class SummaryCore:
     def inspect(self) -> Inspection:
         received = self.propagation.received()
         tables = [Table(name, len(summary), summary.bytes) for name, summary in received.items() if len(summary)]
-        work = Work(self._matched, self.own.compared)
+        work = Work(self._matched, self.own.compared, self.propagation.looked_up)
         return Inspection((*self.clients.tables(), *tables), work, self.links.known_brokers())
 
     def leftovers(self) -> list[str]:

@@ -61,6 +61,8 @@ class Propagation:
         self._merged: MergedSummary | None = None
         # While the timer is set: the version of the links that its time was computed with.
         self._timer_version: int | None = None
+        # What was counted in summaries that are gone.
+        self._looked_up_before = 0
         # Grows whenever `known` or what neighbors have sent may have changed.
         self.version = 0
 
@@ -80,6 +82,11 @@ class Propagation:
         return frozenset([self._own.name]).union(*lower)
 
     @property
+    def looked_up(self) -> int:
+        """Rows and ids looked at to match notifications."""
+        return self._looked_up_before + sum(some.looked_up for some in self.received().values())
+
+    @property
     def merged(self) -> MergedSummary | None:
         """The summary for `up`; None if there is no such neighbor."""
         return self._merged
@@ -96,7 +103,7 @@ class Propagation:
             self.up = self._outgoing = None
         if neighbor in self._incoming:
             self._leave(neighbor)
-            del self._incoming[neighbor]
+            self._looked_up_before += self._incoming.pop(neighbor).summary.looked_up
             self.version += 1
 
     def own_changed(self, change: PairChange) -> None:

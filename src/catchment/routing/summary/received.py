@@ -44,9 +44,8 @@ class ReceivedSummary:
         self._ranges: dict[tuple[str, str], dict[int, RangeRow]] = {}
         self._patterns: dict[str, PatternIndex] = {}
         self.pairs_count = 0
-        # Rows found and ids collected while matching: T1 and T2 of §5.2.4.
-        self.rows_found = 0
-        self.ids_collected = 0
+        # Rows found and ids collected while matching: what T1 and T2 of §5.2.4 count.
+        self.looked_up = 0
 
     def __len__(self) -> int:
         """How many ids there are."""
@@ -165,7 +164,7 @@ class ReceivedSummary:
             rows = list(self._satisfied(name, value))
             if rows:
                 satisfied[name] = rows
-                self.rows_found += len(rows)
+                self.looked_up += len(rows)
         few = len(self._names_count) <= INTERSECTED_MAX
         matches = self._intersected(satisfied) if few else self._counted(satisfied)
         return matches | self._rows.get(EVERYTHING, set())
@@ -190,7 +189,7 @@ class ReceivedSummary:
         for rows in satisfied.values():
             # An id may be in two rows of one attribute: that counts once, as c3 does.
             counters.update(rows[0] if len(rows) == 1 else set().union(*rows))
-        self.ids_collected += len(counters)
+        self.looked_up += len(counters)
         return {code for code, count in counters.items() if count == len(self._names[code])}
 
     def _intersected(self, satisfied: Mapping[str, list[set[int]]]) -> set[int]:
@@ -202,7 +201,7 @@ class ReceivedSummary:
                 (satisfied[name][0] if len(satisfied[name]) == 1 else set().union(*satisfied[name]) for name in names),
                 key=len,
             )
-            self.ids_collected += len(ids[0])
+            self.looked_up += len(ids[0])
             matches.update(code for code in ids[0].intersection(*ids[1:]) if self._names[code] == names)
         return matches
 

@@ -241,6 +241,7 @@ class Incoming:
         )
         anew._change(change, pairs_max)
         before, after = self.summary, anew.summary
+        after.looked_up = before.looked_up
         self.summary, self._seq, self._attributes, self._names = after, anew._seq, anew._attributes, anew._names
         return PairChange(
             [pair for pair in before.pairs() if pair not in after],
