@@ -36,8 +36,8 @@ class Wired:
     now: int = 1
     cores: dict[str, Any] = field(default_factory=dict)
     # What crossed links: the two ends, and a message or a copy with whether it was relayed.
-    said: list[tuple[str, str, BrokerMessage]] = field(default_factory=list)
-    copies: list[tuple[str, str, Routed, bool]] = field(default_factory=list)
+    said: list[tuple[str, str, Any]] = field(default_factory=list)
+    copies: list[tuple[str, str, Any, bool]] = field(default_factory=list)
     delivered: list[tuple[str, Notification]] = field(default_factory=list)
     refused: list[Refuse] = field(default_factory=list)
     timers: dict[tuple[str, str], SetTimer] = field(default_factory=dict)

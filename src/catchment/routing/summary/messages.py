@@ -25,13 +25,13 @@ Ids = tuple[tuple[int, tuple[int, ...]], ...]
 
 
 class RangeIds(Struct, frozen=True, array_like=True):
-    """A row of an AACS: the number of the attribute, the kind of values, the keys from `low` up to and not including
-    `high`, and the ids."""
+    """A row of an AACS: the number of the attribute, the kind of values (0 for numbers, 1 for times, 2 for booleans),
+    the first key, how many keys it has, and the ids. An equality has one key."""
 
     attribute: int
-    kind: Literal["number", "time", "bool"]
+    kind: Literal[0, 1, 2]
     low: int
-    high: int
+    span: int
     ids: Ids
 
 

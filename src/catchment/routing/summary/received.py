@@ -4,17 +4,20 @@ Each row has the codes of its ids, each id has the names of its attributes (c3).
 satisfy a row is found by index: the rows of an AACS do not overlap, so a key is in one at most; `PatternIndex` finds
 the patterns that match a text.
 
-Then the text counts, for each id, in how many rows it was found, and compares that with c3. That is `_counted`. Where
-few different sets of attributes occur, `_intersected` is faster and finds the same: for each set of attributes that
-the notification has, an id must be in a row of each attribute.
+Then the text counts, for each id, in how many rows it was found, and compares that with c3. `_counted` does it id by
+id. Where many ids were found, `_summed` does the same for all of them at once, with arrays: each id has a *slot*, its
+place in an array of counts. The array of slots of a row is made when it is needed, and kept until the row changes.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from catchment.model.values import Value
 from catchment.routing.summary.aacs import VALUE_BYTES, arithmetic_key
@@ -22,10 +25,12 @@ from catchment.routing.summary.merged import PairChange
 from catchment.routing.summary.rows import EVERYTHING, Names, Pair, PatternRow, RangeRow, RowKey, pairs_of
 from catchment.routing.summary.sacs import PatternIndex
 
-# With more sets of attributes, ids are counted one by one.
-INTERSECTED_MAX: Final = 16
+# More ids than these are counted with arrays.
+COUNTED_MAX: Final = 128
 # The bytes of an id in `bytes`: `sid` of the text's table 2.
 ID_BYTES: Final = 4
+
+Slots = npt.NDArray[np.int64]
 
 
 class ReceivedSummary:
@@ -37,8 +42,15 @@ class ReceivedSummary:
         self._names: dict[int, Names] = {}
         # How many rows each id is in: an id that is in none is forgotten.
         self._rows_count: dict[int, int] = {}
-        # How many ids have this set of attributes.
-        self._names_count: Counter[Names] = Counter()
+        # How many ids name an attribute of the envelope.
+        self._envelope_count = 0
+        # The slot of each id, the ids by slot, and slots without an id; for each slot how many attributes its id names.
+        self._slots: dict[int, int] = {}
+        self._codes: list[int] = []
+        self._free: list[int] = []
+        self._needs = np.zeros(64, np.uint32)
+        self._counts = np.zeros(64, np.uint32)
+        self._arrays: dict[RowKey, Slots] = {}
         # By attribute and kind, in rising order: the low ends of rows; and the rows by low end.
         self._lows: dict[tuple[str, str], list[int]] = {}
         self._ranges: dict[tuple[str, str], dict[int, RangeRow]] = {}
@@ -69,7 +81,7 @@ class ReceivedSummary:
     @property
     def names_envelope(self) -> bool:
         """Whether some subscription names a field of the envelope: then the attributes do not decide alone."""
-        return any(name.startswith("$") for names in self._names_count for name in names)
+        return self._envelope_count > 0
 
     @property
     def bytes(self) -> int:
@@ -111,25 +123,46 @@ class ReceivedSummary:
                 self._rename(code, None)
 
     def _rename(self, code: int, names: Names | None) -> None:
+        """An id has these attributes from now on; None if it is gone."""
         before = self._names.pop(code, None)
         if before is not None:
-            self._names_count[before] -= 1
-            if not self._names_count[before]:
-                del self._names_count[before]
+            self._envelope_count -= _names_envelope(before)
         if names is not None:
             self._names[code] = names
-            self._names_count[names] += 1
+            self._envelope_count += _names_envelope(names)
+            # First the slot: giving one may replace the array.
+            slot = self._slot(code)
+            self._needs[slot] = len(names)
+        elif code in self._slots:
+            self._free.append(self._slots.pop(code))
+
+    def _slot(self, code: int) -> int:
+        slot = self._slots.get(code)
+        if slot is None:
+            if self._free:
+                slot = self._free.pop()
+                self._codes[slot] = code
+            else:
+                slot = len(self._codes)
+                self._codes.append(code)
+            self._slots[code] = slot
+            if slot >= len(self._needs):
+                self._needs = np.concatenate([self._needs, np.zeros_like(self._needs)])
+                self._counts = np.zeros_like(self._needs)
+        return slot
 
     def _add(self, row: RowKey, code: int) -> None:
         if row not in self._rows:
             self._rows[row] = set()
             self._enter(row)
         self._rows[row].add(code)
+        self._arrays.pop(row, None)
         self._rows_count[code] = self._rows_count.get(code, 0) + 1
         self.pairs_count += 1
 
     def _remove(self, row: RowKey, code: int) -> None:
         self._rows[row].remove(code)
+        self._arrays.pop(row, None)
         self._rows_count[code] -= 1
         self.pairs_count -= 1
         if not self._rows[row]:
@@ -159,51 +192,61 @@ class ReceivedSummary:
 
     def match(self, values: Mapping[str, Value]) -> set[int]:
         """The ids of the subscriptions that a notification may match."""
-        satisfied: dict[str, list[set[int]]] = {}
-        for name, value in values.items():
-            rows = list(self._satisfied(name, value))
-            if rows:
-                satisfied[name] = rows
-                self.looked_up += len(rows)
-        few = len(self._names_count) <= INTERSECTED_MAX
-        matches = self._intersected(satisfied) if few else self._counted(satisfied)
+        satisfied = [rows for name, value in values.items() if (rows := list(self._satisfied(name, value)))]
+        found = sum(len(self._rows[row]) for rows in satisfied for row in rows)
+        self.looked_up += sum(map(len, satisfied)) + found
+        few = found <= COUNTED_MAX or not satisfied
+        matches = self._counted(satisfied) if few else self._summed(satisfied)
         return matches | self._rows.get(EVERYTHING, set())
 
-    def _satisfied(self, name: str, value: Value) -> Iterator[set[int]]:
-        """Step 1 for one attribute: the ids of the rows that the value satisfies."""
+    def _satisfied(self, name: str, value: Value) -> Iterator[RowKey]:
+        """Step 1 for one attribute: the rows that the value satisfies."""
         if isinstance(value, str):
             if name in self._patterns:
-                for pattern in self._patterns[name].matching(value):
-                    yield self._rows[PatternRow(name, pattern)]
+                yield from (PatternRow(name, pattern) for pattern in self._patterns[name].matching(value))
             return
         kind, key = arithmetic_key(value)
         lows = self._lows.get((name, kind))
         if lows:
             at = bisect_right(lows, key) - 1
             if at >= 0 and key < (row := self._ranges[name, kind][lows[at]]).high:
-                yield self._rows[row]
+                yield row
 
-    def _counted(self, satisfied: Mapping[str, list[set[int]]]) -> set[int]:
-        """Step 2 as the text has it."""
+    def _counted(self, satisfied: Iterable[list[RowKey]]) -> set[int]:
+        """Step 2 as the text has it. Each element is for one attribute."""
         counters: Counter[int] = Counter()
-        for rows in satisfied.values():
+        for rows in satisfied:
             # An id may be in two rows of one attribute: that counts once, as c3 does.
-            counters.update(rows[0] if len(rows) == 1 else set().union(*rows))
-        self.looked_up += len(counters)
+            counters.update(set().union(*(self._rows[row] for row in rows)))
         return {code for code, count in counters.items() if count == len(self._names[code])}
 
-    def _intersected(self, satisfied: Mapping[str, list[set[int]]]) -> set[int]:
-        matches: set[int] = set()
-        for names in self._names_count:
-            if not names or not names <= satisfied.keys():
-                continue
-            ids = sorted(
-                (satisfied[name][0] if len(satisfied[name]) == 1 else set().union(*satisfied[name]) for name in names),
-                key=len,
-            )
-            self.looked_up += len(ids[0])
-            matches.update(code for code in ids[0].intersection(*ids[1:]) if self._names[code] == names)
-        return matches
+    def _summed(self, satisfied: Iterable[list[RowKey]]) -> set[int]:
+        counts, needs = self._counts, self._needs
+        slots = [self._array(rows) for rows in satisfied]
+        for some in slots:
+            # A slot is in the array of an attribute once, so adding by index is right.
+            counts[some] += 1
+        matches = np.unique(np.concatenate([some[counts[some] == needs[some]] for some in slots]))
+        for some in slots:
+            counts[some] = 0
+        return {self._codes[slot] for slot in matches.tolist()}
+
+    def _array(self, rows: Sequence[RowKey]) -> Slots:
+        """The slots of the ids of some rows, each once."""
+        arrays = [self._kept_array(row) for row in rows]
+        return arrays[0] if len(arrays) == 1 else np.unique(np.concatenate(arrays))
+
+    def _kept_array(self, row: RowKey) -> Slots:
+        array = self._arrays.get(row)
+        if array is None:
+            codes = self._rows[row]
+            array = np.fromiter(map(self._slots.__getitem__, codes), np.int64, len(codes))
+            self._arrays[row] = array
+        return array
+
+
+def _names_envelope(names: Names) -> bool:
+    return any(name.startswith("$") for name in names)
 
 
 def _row_bytes(row: RowKey) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, Literal
 
 from catchment.errors import CatchmentError, LimitError, RemoteProtocolError, shown
 from catchment.model.values import KEY_BOUNDS, Type, checked_name
@@ -40,6 +40,8 @@ from catchment.routing.summary.sacs import Pattern
 MESSAGE_BYTES: Final = 8 * 1_048_576
 # Of these, about: a row without its operand, an id in a row, an id with its attributes.
 _ROW_BYTES, _PAIR_BYTES, _NAMED_BYTES = 32, 10, 16
+_KINDS: Final[dict[str, Literal[0, 1, 2]]] = {NUMBER: 0, TIME: 1, BOOL: 2}
+_KIND_NAMES: Final = tuple(_KINDS)
 _KIND_BOUNDS: Final = {NUMBER: KEY_BOUNDS[Type.FLOAT], TIME: KEY_BOUNDS[Type.TIME], BOOL: KEY_BOUNDS[Type.BOOL]}
 
 NamesOf = Callable[[int], Names]
@@ -170,7 +172,7 @@ class Outgoing:
             ids = self._numbered(codes)
             match row:
                 case RangeRow(name, kind, low, high):
-                    ranges.append(RangeIds(self._attribute_numbers[name], kind, low, high, ids))  # type: ignore[arg-type]
+                    ranges.append(RangeIds(self._attribute_numbers[name], _KINDS[kind], low, high - low, ids))
                 case PatternRow(name, pattern):
                     patterns.append(PatternIds(self._attribute_numbers[name], *pattern, ids))
                 case _:
@@ -366,10 +368,11 @@ class _Reading:
 
     def pairs(self, rows: Rows) -> Iterator[Pair]:
         for row in rows.ranges:
-            low, high = _KIND_BOUNDS[row.kind]
-            if not low <= row.low < row.high <= high + 1:
-                raise self._wrong(f"sent a row from {row.low} to {row.high}, which is no range")
-            key = RangeRow(self._attribute(row.attribute), row.kind, row.low, row.high)
+            kind = _KIND_NAMES[row.kind]
+            low, high = _KIND_BOUNDS[kind]
+            if not low <= row.low < row.low + row.span <= high + 1:
+                raise self._wrong(f"sent a row of {row.span} keys from {row.low}, which is no range")
+            key = RangeRow(self._attribute(row.attribute), kind, row.low, row.low + row.span)
             yield from ((key, code) for code in self.codes(row.ids))
         for some in rows.patterns:
             pattern = PatternRow(self._attribute(some.attribute), Pattern.checked(some.operator, some.operand))
