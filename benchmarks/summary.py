@@ -2,6 +2,7 @@
 
     ./dev bench summary                          10 to 1,000,000 subscriptions of T, 1,000 and 10,000 of W1 and W2
     ./dev bench summary --sizes 10 100 --no-write
+    ./dev bench summary --sizes 1000000 --append     adds to the table that is there
 
 One broker has so many subscriptions and tells a neighbor. The neighbor matches notifications. "Summary" is the system
 `summary`: the bytes by equations (1) and (2) of its text from the actual rows (4 bytes for a number and for an id, a
@@ -18,12 +19,14 @@ T   The text's Table 2: 10 attributes, of which a subscription names 2 of 4 arit
     others are equalities of their own. Of the values of notifications, four in five are subsumed.
 W1, W2   as in `./dev bench matching`.
 
+Python's cycle collector is off: with a million subscriptions it would look at the same objects over and over.
 Above --roots-max subscriptions the poset takes too long, and all filters stand for the roots.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import platform
 import random
 import sys
@@ -94,7 +97,7 @@ def _text_filter(rng: random.Random, number: int) -> Filter:
 
 def text_notifications(count: int, subscriptions: int, seed: int) -> list[Mapping[str, Value]]:
     rng = random.Random(f"T-e-{seed}")
-    made = []
+    made: list[Mapping[str, Value]] = []
     for _ in range(count):
         values: dict[str, Value] = {}
         for i in range(ARITHMETIC):
@@ -241,29 +244,36 @@ def line_of(name: str, size: int, runs: int, roots_max: int) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def write(lines: Sequence[str], arguments: Sequence[str], runs: int, *, is_appended: bool) -> None:
+    command = " ".join(["./dev bench summary", *arguments])
+    about = f"`{command}`, seed {SEED}, {NOTIFICATIONS} notifications, {runs} runs each: median (least–greatest). "
+    about += f"Python {platform.python_version()}, {platform.machine()}. "
+    about += "The columns are explained in `benchmarks/summary.py`."
+    before = RESULT.read_text("utf-8").rstrip("\n").split("\n") if is_appended else ["# Summaries"]
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text("\n".join([*before, "", about, "", HEADER, *lines, ""]), "utf-8")
+
+
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--roots-max", type=int, default=ROOTS_MAX, help="above this, all filters stand for the roots")
     parser.add_argument("--no-write", action="store_true", help=f"leave {RESULT.name} as it is")
+    parser.add_argument("--append", action="store_true", help="add to the table, and leave out W1 and W2")
     given = parser.parse_args(arguments)
     start = perf_counter()
+    gc.disable()
     print(HEADER)
     cases = [("T", size) for size in given.sizes]
-    cases += [case for case in OTHERS if case[1] <= max(given.sizes)]
+    cases += [case for case in OTHERS if case[1] <= max(given.sizes) and not given.append]
     lines = []
     for name, size in cases:
         lines.append(line_of(name, size, given.runs, given.roots_max))
         print(lines[-1], flush=True)
     print(f"{perf_counter() - start:,.0f} s")
     if not given.no_write:
-        command = " ".join(["./dev bench summary", *arguments])
-        about = f"`{command}`, seed {SEED}, {NOTIFICATIONS} notifications, {given.runs} runs each: median "
-        about += f"(least–greatest). Python {platform.python_version()}, {platform.machine()}. "
-        about += "The columns are explained in `benchmarks/summary.py`."
-        RESULT.parent.mkdir(exist_ok=True)
-        RESULT.write_text("\n".join(["# Summaries", "", about, "", HEADER, *lines, ""]), "utf-8")
+        write(lines, arguments, given.runs, is_appended=given.append)
     return 0
 
 

@@ -95,8 +95,13 @@ class Wired:
 
     def let_timers_fire(self) -> None:
         """In order of time, until none is left."""
+        self.fire_timers_until(None)
+
+    def fire_timers_until(self, time: int | None) -> None:
         while self.timers:
             (broker, name), timer = min(self.timers.items(), key=lambda item: (item[1].at, item[0]))
+            if time is not None and timer.at > time:
+                return
             del self.timers[broker, name]
             self.now = max(self.now, timer.at)
             self._perform(broker, self.cores[broker].on_message(TimerFired(name), HOST, self.now))

@@ -22,6 +22,9 @@ LIMITS_IN = (
     "routing.siena.advertising",
     "routing.siena.delegating",
     "routing.siena.general",
+    "routing.summary.core",
+    "routing.summary.ids",
+    "routing.summary.propagation",
 )
 
 

@@ -13,7 +13,7 @@ from catchment.errors import LimitError, RemoteProtocolError
 from catchment.routing.messages import LinkDown, Neighbor, Routed
 from catchment.routing.summary import core as summary_core
 from catchment.routing.summary import propagation, stream
-from catchment.routing.summary.core import BROKERS_MAX, TOLD_IDS_MAX, SummaryCore
+from catchment.routing.summary.core import TOLD_IDS_MAX, WALK_BROKERS_MAX, SummaryCore
 from catchment.routing.summary.messages import (
     PatternIds,
     RangeIds,
@@ -197,10 +197,10 @@ def test_a_flood_of_attributes_is_bounded(network: Wired, monkeypatch: pytest.Mo
 
 
 def test_a_flood_of_brokers_is_bounded(network: Wired, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(summary_core, "BROKERS_MAX", 4)
+    monkeypatch.setattr(summary_core, "WALK_BROKERS_MAX", 4)
     network.hears("b", "a", WeighedLinks("d", 1, (), None))
     assert network.refused == []
-    assert_refused(network, WeighedLinks("e", 1, (), None), "BROKERS_MAX", LimitError)
+    assert_refused(network, WeighedLinks("e", 1, (), None), "WALK_BROKERS_MAX", LimitError)
 
 
 @pytest.mark.parametrize("degree", [0, -1, 10**7])
@@ -211,7 +211,7 @@ def test_a_virtual_degree_that_cannot_be(degree: int, network: Wired):
 @pytest.mark.parametrize(
     ("header", "reason"),
     [
-        (WalkHeader(1, "b", tuple(map(str, range(BROKERS_MAX + 1))), ()), "BROKERS_MAX"),
+        (WalkHeader(1, "b", tuple(map(str, range(WALK_BROKERS_MAX + 1))), ()), "WALK_BROKERS_MAX"),
         (WalkHeader(1, "b", None, tuple(range(TOLD_IDS_MAX + 1))), "TOLD_IDS_MAX"),
     ],
 )
@@ -233,7 +233,7 @@ def test_names_that_nobody_knows_are_not_passed_on(network: Wired):
 def test_the_wire_refuses_other_shapes():
     decoder: Decoder[Any] = Decoder(language_of("summary"))
     with pytest.raises(WireError, match="Invalid enum value 7"):
-        decoder.feed(frame(replace(GOOD, rows=Rows((replace(X, kind=7),)))))  # type: ignore[arg-type]
+        decoder.feed(frame(replace(GOOD, rows=Rows((replace(X, kind=7),)))))
 
 
 def test_a_liar_loses_its_link_and_the_others_go_on():

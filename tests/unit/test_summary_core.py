@@ -128,6 +128,24 @@ def test_a_period_takes_lower_degrees_first():
     assert [(here, there) for here, there, _ in network.said[before:]] == [("01", "02"), ("02", "05")]
 
 
+def test_the_text_sends_in_every_period():
+    """By an idle timer, while nothing has changed; by one that is not idle, while a change waits."""
+    network = wired(LINE, period_ms=100.0, sends="always")
+    assert {timer.is_idle for timer in network.timers.values()} == {False}
+    network.fire_timers_until(100_000)
+    assert {(broker, timer.is_idle) for (broker, _), timer in network.timers.items()} == {("a", True), ("c", True)}
+    network.said.clear()
+    network.fire_timers_until(400_000)
+    assert [(here, there) for here, there, _ in network.said] == [("a", "b"), ("c", "b")] * 3
+    network.subscribe("c", "1", "x > 1")
+    assert {broker: timer.is_idle for (broker, _), timer in network.timers.items()} == {"a": True, "c": False}
+    network.said.clear()
+    network.fire_timers_until(500_000)
+    assert [type(message) for _, _, message in network.said] == [Summarized, Summarized]
+    assert len(network.cores["b"].rows_of("c")) == 1
+    assert network.refused == []
+
+
 # --- Algorithm 2 --------------------------------------------------------------------------------
 
 
@@ -452,6 +470,7 @@ def test_bad_settings_are_refused():
         ({"period_ms": -1.0}, "period_ms of summary"),
         ({"degree": 0}, "degree of summary"),
         ({"sends": "much"}, "settings of summary"),
+        ({"sends": "always"}, '"always" needs a period'),
         ({"hops": 3}, "settings of summary"),
     ):
         with pytest.raises(InputError, match=message):

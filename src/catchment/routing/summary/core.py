@@ -80,9 +80,9 @@ from catchment.routing.summary.propagation import PROPAGATE, Propagation
 from catchment.routing.summary.rows import Brokers, RowKey
 
 # Brokers of one network, including those that are gone: a walking notification names all that were examined.
-BROKERS_MAX: Final = 1_000
+WALK_BROKERS_MAX: Final = 1_000
 # Links that a notification may cross: a walk that visits each broker, ten links from one to the next.
-HOPS_MAX: Final = 10 * BROKERS_MAX
+HOPS_MAX: Final = 10 * WALK_BROKERS_MAX
 # Numbers of subscriptions that a told copy carries. Of more it carries none: its broker matches again anyway.
 TOLD_IDS_MAX: Final = 64
 # Plans that are kept: one for each list of examined brokers that comes here.
@@ -165,7 +165,7 @@ class SummaryCore:
                 self.propagation.own_changed(self.own.client_down(source))
                 return self.propagation.propagated(now)
             case TimerFired():
-                return self.propagation.timer_fired() if message.name == PROPAGATE else []
+                return self.propagation.timer_fired(now) if message.name == PROPAGATE else []
             case _:
                 assert isinstance(source, Neighbor)
                 try:
@@ -194,7 +194,7 @@ class SummaryCore:
 
     def _check_record(self, record: WeighedLinks, source: Neighbor) -> None:
         if record.origin not in self.links.records:
-            check_limit("BROKERS_MAX", BROKERS_MAX, len(self.links.records) + 1)
+            check_limit("WALK_BROKERS_MAX", WALK_BROKERS_MAX, len(self.links.records) + 1)
         if record.degree is not None and not 1 <= record.degree <= DEGREE_MAX:
             what = f"stated a virtual degree of {record.degree} for {shown(record.origin)}, it is 1 to {DEGREE_MAX:,}"
             raise RemoteProtocolError(source.name, what)
@@ -327,8 +327,10 @@ def _record(degree: int | None, origin: str, seq: int, costs: tuple[tuple[str, i
 
 def _problem(header: WalkHeader) -> LimitError | None:
     """What is wrong with a header that a neighbor wrote."""
-    if header.checked is not None and len(header.checked) > BROKERS_MAX:
-        return LimitError("BROKERS_MAX", BROKERS_MAX, f"{len(header.checked):,} brokers on the list of a notification")
+    if header.checked is not None and len(header.checked) > WALK_BROKERS_MAX:
+        return LimitError(
+            "WALK_BROKERS_MAX", WALK_BROKERS_MAX, f"{len(header.checked):,} brokers on the list of a notification"
+        )
     if len(header.ids) > TOLD_IDS_MAX:
         return LimitError("TOLD_IDS_MAX", TOLD_IDS_MAX, f"{len(header.ids):,} ids on a notification")
     return None

@@ -106,13 +106,14 @@ class WalkHeader(Header, frozen=True, gc=False):
 
 class SummarySettings(Settings, frozen=True):
     """`period_ms` is the time from one propagation to the next; 0 means that each change is propagated at once. `sends`
-    says whether a neighbor gets differences of rows, or the whole summary each time. `degree` is the broker's virtual
+    says whether a neighbor gets differences of rows, the whole summary when it has changed, or the whole summary in
+    every period. `degree` is the broker's virtual
     degree. `next_broker` says which broker a notification goes to next: the one of highest degree, the nearest, or
     another from each broker, which spreads the load. With `subsumes`, only filters that no other filter of this
     broker's clients covers are summarized."""
 
     period_ms: float = 0.0
-    sends: Literal["differences", "wholes"] = "differences"
+    sends: Literal["differences", "wholes", "always"] = "differences"
     degree: int | None = None
     next_broker: Literal["degree", "nearest", "spread"] = "degree"
     subsumes: bool = False
@@ -122,6 +123,8 @@ def checked_settings(settings: SummarySettings) -> SummarySettings:
     """The settings; InputError if they cannot be."""
     if not 0 <= settings.period_ms <= PERIOD_MS_MAX:
         raise InputError(f"period_ms of summary: 0 to {PERIOD_MS_MAX:,}, got {settings.period_ms}")
+    if settings.sends == "always" and not settings.period_ms:
+        raise InputError('sends of summary: "always" needs a period: set period_ms')
     if settings.degree is not None and not 1 <= settings.degree <= DEGREE_MAX:
         raise InputError(f"degree of summary: 1 to {DEGREE_MAX:,}, got {settings.degree}")
     return settings

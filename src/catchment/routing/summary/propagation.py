@@ -17,8 +17,12 @@ absorbed comes back. Merged_Brokers shrinks by the same rule: it is the union of
 
 When: with period 0, after every message. Otherwise at points of time that all brokers share: in each period the text's
 iterations, as equal slots of time, so that a broker acts after all brokers of lower degree. In an iteration that no
-broker has the degree for, nothing happens. The timer is set only while something waits to be sent, and it is not an
-idle timer: a network in which a change waits is not at rest. The text sends in every period, changed or not.
+broker has the degree for, nothing happens. While a change waits for its time, the network is not at rest, so the timer
+is not idle.
+
+What: `differences` sends the pairs of rows and ids that have come and gone. `wholes` sends the whole summary when
+something has changed. `always` sends it in every period, changed or not, as the text does; while nothing has changed,
+its timer is idle.
 """
 
 from __future__ import annotations
@@ -51,7 +55,7 @@ class Propagation:
         self._links = links
         self._brokers = brokers
         self._period = round(settings.period_ms * 1_000)
-        self._sends_wholes = settings.sends == "wholes"
+        self._sends = settings.sends
         self._incoming: dict[Neighbor, Incoming] = {}
         # The neighbors of lower degree, whose summaries are in `_merged`.
         self._lower: set[Neighbor] = set()
@@ -59,8 +63,8 @@ class Propagation:
         self.up: Neighbor | None = None
         self._outgoing: Outgoing | None = None
         self._merged: MergedSummary | None = None
-        # While the timer is set: the version of the links that its time was computed with.
-        self._timer_version: int | None = None
+        # While the timer is set: the version of the links that its time was computed with, and whether something waits.
+        self._timer: tuple[int, bool] | None = None
         # What was counted in summaries that are gone.
         self._looked_up_before = 0
         # Grows whenever `known` or what neighbors have sent may have changed.
@@ -169,15 +173,23 @@ class Propagation:
         self._regroup()
         if not self._period:
             return self._flushed()
-        # With other links, our iteration may be at another time: then the timer is set again.
-        if self._timer_version == self._links.version or not self._waits():
-            return []
-        self._timer_version = self._links.version
-        return [SetTimer(PROPAGATE, self._next_time(now))]
+        return self._timed(now)
 
-    def timer_fired(self) -> list[Action]:
-        self._timer_version = None
-        return self._flushed()
+    def _timed(self, now: Time) -> list[Action]:
+        """Sets the timer, if something waits, or if the summary is to be sent in every period."""
+        waits = self._waits()
+        if not waits and (self._sends != "always" or self.degrees.up() is None):
+            return []
+        # With other links, our iteration may be at another time; and what was idle may have something to send.
+        timer = self._links.version, waits
+        if timer == self._timer:
+            return []
+        self._timer = timer
+        return [SetTimer(PROPAGATE, self._next_time(now), is_idle=not waits)]
+
+    def timer_fired(self, now: Time) -> list[Action]:
+        self._timer = None
+        return self._flushed() + self._timed(now)
 
     def _waits(self) -> bool:
         """Whether something is to be sent."""
@@ -207,12 +219,12 @@ class Propagation:
             self.up, self._outgoing = up, Outgoing(self._brokers)
             return actions + self._said(self._outgoing.whole(self._merged, brokers, self._names_of))
         change = self._merged.flush()
-        if not change and brokers == self._outgoing.merged_brokers:
+        if not change and brokers == self._outgoing.merged_brokers and self._sends != "always":
             return actions
         # When most rows change, the whole is shorter.
         is_long = len(change.gone) + len(change.new) > len(self._merged)
         message = None
-        if not self._sends_wholes and not is_long:
+        if self._sends == "differences" and not is_long:
             message = self._outgoing.change(change, brokers, self._names_of)
         if message is not None:
             return actions + self._said([message])

@@ -134,9 +134,7 @@ def _advertising_units(topology: Topology, settings: Settings) -> Mapping[str, S
 
 
 def _virtual_degrees(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
-    """The broker with most links has a virtual degree, in the suite: less than its own."""
-    if not settings.get("subsumes"):
-        return {}
+    """The broker with most links has a virtual degree, less than its own. Only the suite has this."""
     neighbors = topology.neighbors()
     hub = max(topology.brokers, key=lambda broker: len(neighbors[broker]))
     return {hub: {"degree": 1}}
@@ -191,7 +189,7 @@ ENTRIES: Final[dict[str, Entry]] = {
         "summary",
         ANY_NETWORK,
         summary_tables,
-        settings={"period_ms": SUMMARY_PERIOD_MS, "sends": "wholes", "next_broker": "nearest"},
+        settings={"period_ms": SUMMARY_PERIOD_MS, "sends": "always", "next_broker": "nearest"},
         is_direct=False,
         wastes_nothing=False,
     ),
