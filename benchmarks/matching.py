@@ -2,6 +2,7 @@
 
     ./dev bench matching                              W1, W2, W3 at all sizes: takes about a quarter of an hour
     ./dev bench matching --sizes 1000 10000 --workloads W2 --no-write
+    ./dev bench matching --no-peers --json FILE       for another program, such as compare: the rates, run by run
     ./dev bench matching --workloads W5               filters like detection rules: benchmarks/detections.py
 
 Rates are notifications per second of processor time of one core, median of the runs with the least and the
@@ -32,6 +33,7 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.figures import Figure, write_figures
 from benchmarks.peers import PEERS, Naive
 from catchment.matching import Matcher
 from catchment.model.conjunction import Conjunction
@@ -214,6 +216,11 @@ def plot(cells: Sequence[dict[str, Any]], path: Path) -> None:
     figure.savefig(path)
 
 
+def figures_of(figures: dict[str, Any]) -> list[Figure]:
+    where = f"{figures['workload']}, {figures['size']:,} subscriptions"
+    return [Figure(f"{where}, {way}", is_more_faster=True, values=runs) for way, runs in figures["rates"].items()]
+
+
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
@@ -221,7 +228,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--no-peers", action="store_true", help="only ours and the naive loop at 1,000")
     parser.add_argument("--no-write", action="store_true", help="leave the files in results as they are")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rates of W1 to W3 here, and no report")
     given = parser.parse_args(arguments)
+    given.no_write |= given.json is not None
     missed_detections = 0
     if "W5" in given.workloads:
         from benchmarks import detections
@@ -239,6 +248,8 @@ def main(arguments: Sequence[str]) -> int:
         for size in given.sizes:
             cells.append(cell(workload, size, given.runs, not given.no_peers, unit))
             print(line(cells[-1]), flush=True)
+    if given.json:
+        write_figures(given.json, [figure for figures in cells for figure in figures_of(figures)])
     if not given.no_write:
         command = " ".join(["./dev bench matching", *arguments])
         about = f"`{command}`, seed {SEED}, median of {given.runs} runs (least–greatest) of one core's processor time. "

@@ -283,6 +283,35 @@ def cased_constraints(name: str = "s") -> st.SearchStrategy[Constraint]:
     )
 
 
+def opaque_constraints(name: st.SearchStrategy[str]) -> st.SearchStrategy[Constraint]:
+    """Regular expressions that Python and RE2 read alike, and blocks of addresses; values in OPAQUE_DOMAIN."""
+    return st.one_of(
+        st.builds(constraint, name, st.sampled_from(("matches", "not matches")), regexes),
+        st.builds(constraint, name, st.sampled_from(("cidr", "not cidr")), st.sampled_from(BLOCKS)),
+    )
+
+
+_regex_atoms = st.sampled_from(("a", "b", "ab", "1", r"\.", ".", "[ab]", "[^a]", "[]a]", r"\d", r"\w", r"\x61", "^"))
+regexes = st.recursive(
+    st.lists(_regex_atoms, min_size=1, max_size=4).map("".join),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map("|".join),
+        st.tuples(inner, inner).map("".join),
+        st.tuples(st.sampled_from(("", "?:", "?P<n>")), inner).map(lambda pair: f"({pair[0]}{pair[1]})"),
+        st.tuples(_regex_atoms.filter(lambda atom: atom != "^"), st.sampled_from("*+?")).map("".join),
+        st.tuples(_regex_atoms.filter(lambda atom: atom != "^"), st.sampled_from(("{2}", "{0,1}", "*?"))).map("".join),
+        inner.map(lambda pattern: f"(?i:{pattern})"),
+    ),
+    max_leaves=4,
+).filter(lambda pattern: pattern.count("?P<n>") < 2)
+BLOCKS = ("10.0.0.0/8", "10.1.0.0/16", "10.0.0.0/9", "10.1.2.3", "10.1.2.2/31", "0.0.0.0/0", "11.0.0.0/8")
+OPAQUE_STRINGS = (
+    *("".join(letters) for count in range(4) for letters in product("ab1.", repeat=count)),
+    *("10.1.2.3", "10.1.2.2", "10.200.0.1", "11.1.1.1", "10.1.2", "10.01.2.3", "10.1.2.256", "::1", "A", "aB", "x\ny"),
+)
+OPAQUE_DOMAIN: dict[str, tuple[Value | None, ...]] = {"s": (None, *OPAQUE_STRINGS, 0)}
+
+
 def small_scalar_constraints(name: st.SearchStrategy[str]) -> st.SearchStrategy[Constraint]:
     numeric_kind = st.sampled_from((None, Kind.INT, Kind.FLOAT))
     return st.one_of(

@@ -52,6 +52,7 @@ RESERVED: dict[str, tuple[str, ...]] = {
     "numba": ("matching/kernels/*.py",),
     "pyarrow": ("matching/*", "pipeline/*"),
     "ahocorasick_rs": ("matching/*",),
+    "re2": ("model/opaque.py",),
     "lark": ("model/*",),
     "yaml": ("sigma/*",),
     "random": ("sim/*",),

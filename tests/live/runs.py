@@ -244,13 +244,14 @@ def _is_as_good(live: Table | None, ideal: Table | None, entry: Entry, are_texts
 def _are_texts_known(network: LiveNetwork) -> bool:
     """Of filters that match the same and are written differently, brokers tell each other the one that came first: then
     the bytes of tables depend on that."""
+    # By text: a set of filters would keep one of those that match the same.
     filters = {
-        filter
+        str(filter): filter
         for record in network.clients.values()
         for wanted in record.wants.values()
         for filter in filters_in(wanted)
     }
-    pairs = combinations(filters, 2)
+    pairs = combinations(filters.values(), 2)
     return not any(covers(first, second) and covers(second, first) for first, second in pairs)
 
 

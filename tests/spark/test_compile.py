@@ -40,6 +40,7 @@ ROWS = [
     ("a6", "alice", "s = 'x' or s = 'y'", None, datetime(2026, 11, 15, 13, 0, tzinfo=UTC)),
     ("b1", "bob", "x > 9", None, None),
     ("b2", "bob", "x LIKE 'a%'", "cesql", None),
+    ("c1", "cleo", "x matches '^ab[0-9]' and not x cidr '10.0.0.0/8'", None, None),
     ("b3", "bob", "x >", None, None),
     ("b4", "bob", "x > 1", "sql", None),
     ("b1", "bob", "x > 10", None, None),
@@ -77,10 +78,11 @@ def test_report(spark, compiled):
         "a6": ("live", None, None),
         "b1": ("live", None, None),
         "b2": ("live", None, None),
+        "c1": ("live", None, None),
     }
     assert dict(compiled.counts) == {
-        "live": 6, "contradictory": 1, "expired": 1, "duplicate": 1, "redundant": 1, "unchecked": 0,
-        "filters": 5, "rejected": 5,
+        "live": 7, "contradictory": 1, "expired": 1, "duplicate": 1, "redundant": 1, "unchecked": 0,
+        "filters": 6, "rejected": 5,
     }  # fmt: skip
 
 
@@ -99,6 +101,7 @@ def test_the_report_changes_nothing(compiled):
     assert matched(compiled, {"x": 8, "y": 1}) == ["a1", "a2", "a3"]
     assert matched(compiled, {"x": 11, "s": "y"}) == ["a1", "a2", "a6", "b1"]
     assert matched(compiled, {"x": "abc"}) == ["b2"]
+    assert matched(compiled, {"x": "ab7"}) == ["b2", "c1"]
 
 
 def test_rejects_of_files_say_where(spark, tmp_path):

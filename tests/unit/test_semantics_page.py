@@ -40,6 +40,8 @@ def test_the_table_lists_every_operator() -> None:
 def test_the_table_is_what_the_code_accepts(operator: str, column: str, allowed: bool) -> None:
     for kind, sample in SAMPLES[column]:
         value = {"in": [sample], "in nocase": [sample], "any": None}.get(operator, sample)
+        if operator == "cidr" and sample == "a":
+            value = "10.0.0.0/8"
         if allowed:
             assert not Filter.of(("x", operator, value, kind)).is_empty or sample == 2.5
         else:

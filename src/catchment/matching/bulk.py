@@ -19,10 +19,9 @@ from catchment.matching import saved_index
 from catchment.matching import source as sources
 from catchment.matching.encode import packed
 from catchment.matching.ids import Ids, id_bytes
-from catchment.matching.packing import packable, unpacked
+from catchment.matching.packing import Residue, packable, unpacked
 from catchment.matching.segment import INGESTED_FILTERS_MAX, Segment
 from catchment.matching.source import Source
-from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
 
 Array = np.ndarray[Any, Any]
@@ -57,7 +56,7 @@ class Gathered:
         self._waiting_count = 0
         self._sources: list[Source] = []
         self._ids: list[tuple[Array, Array]] = []
-        self._expressions: dict[int, Cesql] = {}
+        self._residues: dict[int, Residue] = {}
         self._count = 0
 
     def add(self, ids: pa.StringArray, filters: pa.BinaryArray) -> None:
@@ -69,11 +68,11 @@ class Gathered:
         if self._waiting_count >= INGESTED_FILTERS_MAX:
             self._ingest()
 
-    def add_expressions(self, ids: Sequence[str], expressions: Sequence[Cesql]) -> None:
-        """Adds subscriptions in the other dialect, of which there are few."""
+    def add_residues(self, ids: Sequence[str], residues: Sequence[Residue]) -> None:
+        """Adds subscriptions for which the index holds a wider filter, of which there are few."""
         self._ingest()
-        self._expressions |= {self._count + i: expression for i, expression in enumerate(expressions)}
-        source = sources.ingested(packed([packable(expression) for expression in expressions]), len(expressions))
+        self._residues |= {self._count + i: residue for i, residue in enumerate(residues)}
+        source = sources.ingested(packed(list(map(packable, residues))), len(residues))
         self._take(source, *_id_table(pa.array(ids, pa.string())))
 
     def _ingest(self) -> None:
@@ -101,7 +100,7 @@ class Gathered:
         bases = np.cumsum([0, *(len(blob) for blob, _ in self._ids)])
         starts = np.concatenate([[0], *(ends + base for (_, ends), base in zip(self._ids, bases, strict=False))])
         ids = Ids.of_bytes(np.concatenate([blob for blob, _ in self._ids]), starts.astype(I64))
-        return Segment.built(source, ids, np.full(self._count, -1, I64), self._expressions)
+        return Segment.built(source, ids, np.full(self._count, -1, I64), self._residues)
 
 
 def _content(array: pa.Array) -> tuple[memoryview, Array]:

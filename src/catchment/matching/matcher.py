@@ -343,7 +343,7 @@ class Matcher:
         if isinstance(place, Pending):
             return place.filter
         segment, number = place
-        return segment.expressions.get(number) or segment.filter_of(number)
+        return segment.residues.get(number) or segment.filter_of(number)
 
     def stats(self) -> Stats:
         now = self._snapshot

@@ -3,6 +3,9 @@
 A filter that is nothing but constraints joined by `and` is an array of one conjunction. Any other filter is its
 positive form (`model/expression.py`): `[AND, part, …]` or `[OR, part, …]` over constraints. Nothing is multiplied out.
 
+An opaque constraint becomes a wider one (`model/opaque.py`): the segment asks the filter itself about what that one
+lets through.
+
 A constraint that ignores case becomes one on a *folded attribute*: the name with FOLDED before it, which no attribute
 has, and the literals folded. Matching adds the folded value of an attribute where some filter wants it (`folded.py`).
 """
@@ -10,26 +13,36 @@ has, and the literals folded. Matching adds the folded value of an attribute whe
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from catchment.errors import BadFilterError, shown
 from catchment.model.cesql import Cesql
 from catchment.model.conjunction import Conjunction
-from catchment.model.constraint import Constraint, Kind
+from catchment.model.constraint import NOCASE, NOT_NOCASE, Constraint, Kind
 from catchment.model.expression import And, Expression, Not, Or, negated, positive
 from catchment.model.filter import Filter
 from catchment.model.folding import folded
+from catchment.model.opaque import OPAQUE
 
 AnyFilter = Filter | Conjunction | Cesql
+# What the index holds a wider filter for, and asks itself.
+Residue = Cesql | Filter
 # Kinds of nodes of an expression.
 LEAF, AND, OR = 0, 1, 2
 FOLDED: Final = "$fold."
 _NOCASE: Final = " nocase"
+# Constraints with these operators are packed as others.
+_CHANGED: Final = frozenset((*NOCASE, *NOT_NOCASE, *OPAQUE))
+
+
+def is_residue(filter: object) -> TypeGuard[Residue]:
+    return isinstance(filter, Cesql) or (isinstance(filter, Filter) and filter.conjunction is None and filter.is_opaque)
 
 
 def packable(filter: object) -> Any:
     """What msgspec writes for a filter."""
     if type(filter) is Conjunction:
+        assert not any(constraint.is_opaque for constraint in filter.constraints), "a Filter carries these"
         return (_conjunction(filter),)
     if isinstance(filter, Cesql):
         filter = filter.filter
@@ -75,7 +88,9 @@ def _node(expression: Expression, wanted: bool) -> Any:
         return None
     node: list[Any] = [AND if (kind is And) is wanted else OR]
     for part in expression.parts:  # type: ignore[union-attr]
-        child = _node(part, wanted)
+        # Most parts are constraints that stay as they are: they go without a call.
+        is_as_written = wanted and type(part) is Constraint and part.operator not in _CHANGED
+        child = part if is_as_written else _node(part, wanted)
         if child is None:
             return None
         node.append(child)
@@ -83,6 +98,8 @@ def _node(expression: Expression, wanted: bool) -> Any:
 
 
 def _leaf(constraint: Constraint) -> Constraint:
+    if constraint.is_opaque:
+        return constraint.around
     if not constraint.operator.endswith(_NOCASE):
         return constraint
     value = constraint.value

@@ -18,15 +18,17 @@ import numpy as np
 from catchment.errors import BadIndexError, CatchmentError, shown
 from catchment.matching.ids import Id, Ids
 from catchment.matching.kernels.tables import Tables
+from catchment.matching.packing import Residue
 from catchment.matching.segment import Segment
 from catchment.matching.source import Source
 from catchment.model.cesql import Cesql
+from catchment.model.filter import Filter
 
 Array = np.ndarray[Any, Any]
 FORMAT: Final = "catchment-index"
 # This grows with every change of what the arrays mean.
 # 2: groups of patterns are in the order in which they are searched; before, some filters were not found.
-# 3: filters that are expressions.
+# 3: filters that are expressions, and residues that are filters.
 VERSION: Final = 3
 MANIFEST: Final = "manifest.json"
 _MANIFEST_BYTES_MAX: Final = 1 << 30
@@ -58,13 +60,21 @@ def _write(directory: Path, segment: Segment, groups: list[Id]) -> None:
             out.flush()
             os.fsync(out.fileno())
         described[name] = {"dtype": array.dtype.str, "shape": list(array.shape), "crc32": _checksum(file)}
-    expressions = {str(number): expression.text for number, expression in segment.expressions.items()}
-    manifest = {"format": FORMAT, "version": VERSION, "arrays": described, "groups": groups, "residues": expressions}
+    residues = {str(number): _residue_text(residue) for number, residue in segment.residues.items()}
+    manifest = {"format": FORMAT, "version": VERSION, "arrays": described, "groups": groups, "residues": residues}
     text = json.dumps(manifest, sort_keys=True, ensure_ascii=False)
     with (directory / MANIFEST).open("wb") as out:
         out.write(f"{zlib.crc32(text.encode()):08x}\n{text}\n".encode())
         out.flush()
         os.fsync(out.fileno())
+
+
+def _residue_text(residue: Residue) -> tuple[str, str]:
+    return ("cesql", residue.text) if isinstance(residue, Cesql) else ("filter", str(residue))
+
+
+def _residue(dialect: str, text: str) -> Residue:
+    return Cesql(text) if dialect == "cesql" else Filter(text)
 
 
 def _replace(fresh: Path, target: Path) -> None:
@@ -102,8 +112,8 @@ def load(path: str | os.PathLike[str]) -> tuple[Segment, list[Id]]:
         tables = Tables(**{name: arrays[name] for name in Tables._fields})
         source = Source(tables.blob, *(arrays[f"source_{name}"] for name in Source._fields[1:]))
         ids = Ids(arrays["id_blob"], arrays["id_starts"], arrays["id_slots"])
-        expressions = {int(number): Cesql(text) for number, text in manifest["residues"].items()}
-        return Segment(tables, source, ids, arrays["group_of"], expressions), list(manifest["groups"])
+        residues = {int(number): _residue(*written) for number, written in manifest["residues"].items()}
+        return Segment(tables, source, ids, arrays["group_of"], residues), list(manifest["groups"])
     except BadIndexError:
         raise
     except (CatchmentError, OSError, KeyError, ValueError, TypeError, AttributeError) as problem:

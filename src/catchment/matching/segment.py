@@ -30,10 +30,9 @@ from catchment.matching.kernels.tables import (
     SubscriptionColumns,
     Tables,
 )
-from catchment.matching.packing import AND, LEAF, AnyFilter, constraint_of, packable
+from catchment.matching.packing import AND, LEAF, AnyFilter, Residue, constraint_of, is_residue, packable
 from catchment.matching.source import Source
 from catchment.matching.workspace import ArrayHandles, ColumnHandles, Workspace, taken
-from catchment.model.cesql import Cesql
 from catchment.model.conjunction import Conjunction
 from catchment.model.constraint import Constraint
 from catchment.model.expression import And, Expression, Or
@@ -42,7 +41,7 @@ from catchment.model.values import Value
 
 Array = np.ndarray[Any, Any]
 I32, I64 = np.int32, np.int64
-# Gives the attributes of a notification of the batch: CESQL expressions are evaluated over them.
+# Gives the attributes of a notification of the batch: residues are evaluated over them.
 Attributes = Callable[[int], Mapping[str, Value]]
 
 ALIVE: Final = 2**63 - 1
@@ -61,15 +60,13 @@ _match_single: Callable[..., int] = single.match_single
 class Segment:
     """Subscriptions by number, in the order of the rows of the index.
 
-    `expressions` has the CESQL expression of each subscription that was given as one. The index holds the filter that
-    it implies; the expression is evaluated on what that filter lets through.
+    `residues` has each subscription that the index holds a wider filter for: a CESQL expression, or a filter with an
+    opaque constraint. It is evaluated on what the wider filter lets through.
     """
 
-    def __init__(
-        self, tables: Tables, source: Source, ids: Ids, group_of: Array, expressions: dict[int, Cesql]
-    ) -> None:
+    def __init__(self, tables: Tables, source: Source, ids: Ids, group_of: Array, residues: dict[int, Residue]) -> None:
         self.tables, self.source, self.ids = tables, source, ids
-        self.group_of, self.expressions = group_of, expressions
+        self.group_of, self.residues = group_of, residues
         self.died, self.dead = _NONE64, 0  # by number, the version that removed it or ALIVE; and how many are removed
         self.constraint_index: Segment | None = None
         self._workspaces: list[Workspace] = []  # those that no reader uses
@@ -86,8 +83,8 @@ class Segment:
             for first in range(0, max(1, len(filters)), INGESTED_FILTERS_MAX)
         ]
         source = parts[0] if len(parts) == 1 else sources.merged(parts)
-        expressions = {i: filter for i, filter in enumerate(filters) if isinstance(filter, Cesql)}
-        return cls.built(source, Ids.of(ids), groups, expressions)
+        residues = {i: filter for i, filter in enumerate(filters) if is_residue(filter)}
+        return cls.built(source, Ids.of(ids), groups, residues)
 
     @classmethod
     def merged(cls, segments: Sequence[Segment]) -> Segment:
@@ -103,34 +100,34 @@ class Segment:
         ]
         ids = Ids.gathered([(segment.ids, numbers) for segment, numbers in zip(segments, living, strict=True)])
         groups = np.concatenate([segment.groups[numbers] for segment, numbers in zip(segments, living, strict=True)])
-        expressions: dict[int, Cesql] = {}
+        residues: dict[int, Residue] = {}
         base = 0
         for segment, numbers in zip(segments, living, strict=True):
-            if segment.expressions:
+            if segment.residues:
                 place = {number: i for i, number in enumerate(numbers.tolist())}
-                for number, expression in segment.expressions.items():
+                for number, residue in segment.residues.items():
                     if number in place:
-                        expressions[base + place[number]] = expression
+                        residues[base + place[number]] = residue
             base += len(numbers)
-        merged = cls.built(sources.merged(kept) if len(kept) > 1 else kept[0], ids, groups, expressions)
+        merged = cls.built(sources.merged(kept) if len(kept) > 1 else kept[0], ids, groups, residues)
         if any(segment.ids.has_places for segment in segments):
             merged.ids.places  # noqa: B018 -- made here, not while a reader waits
         return merged
 
     @classmethod
-    def built(cls, source: Source, ids: Ids, groups: Array, expressions: dict[int, Cesql]) -> Segment:
-        """Builds the index of a source. `ids`, `groups` and `expressions` are in the order of its filters; the index
+    def built(cls, source: Source, ids: Ids, groups: Array, residues: dict[int, Residue]) -> Segment:
+        """Builds the index of a source. `ids`, `groups` and `residues` are in the order of its filters; the index
         numbers the filters anew."""
         source = sources.deduplicated(source)
         tables, numbered = index.built(source)
         starts, conjunctions = np.zeros(source.size + 1, I64), np.empty(len(source.conjunctions), I32)
         kids.gather_lists(source.conjunctions, source.filter_starts, numbered, conjunctions, starts)
         source = source._replace(conjunctions=conjunctions, filter_starts=starts, roots=source.roots[numbered])
-        if expressions:
+        if residues:
             number_of = np.argsort(numbered)
-            expressions = {int(number_of[place]): expression for place, expression in expressions.items()}
+            residues = {int(number_of[place]): residue for place, residue in residues.items()}
         group_of = groups[numbered].astype(I32) if (groups >= 0).any() else _NONE32
-        return cls(tables, source, Ids.gathered([(ids, numbered)]), group_of, expressions)
+        return cls(tables, source, Ids.gathered([(ids, numbered)]), group_of, residues)
 
     # --- subscriptions ---
 
@@ -206,9 +203,9 @@ class Segment:
     def match(self, entries: Entries, version: int, attributes: Attributes) -> tuple[Array, Array]:
         """For each notification the numbers of the subscriptions that match, as offsets and numbers."""
         offsets, numbers = self._walk(entries, version, 0)
-        if not self.expressions:
+        if not self.residues:
             return offsets, numbers
-        return self._without_failing_expressions(offsets, numbers, attributes)
+        return self._without_failing_residues(offsets, numbers, attributes)
 
     def match_single(self, packed: bytes, row: Mapping[str, Value], version: int) -> list[Id]:
         """The ids of the subscriptions that match a notification, sorted; `packed` is the row as msgpack."""
@@ -223,7 +220,7 @@ class Segment:
         if columns is None or columns.died is not self.died:
             columns = self._columns_for(_IDS)
         count = _match_single(self._tables.handles, columns.handles, workspace.handles, packed, version)
-        if count >= 0 and not self.expressions:
+        if count >= 0 and not self.residues:
             ids: list[Id] = self.ids.ready[workspace.sorted[:count]].tolist()
         else:
             ids = self._match_single_slowly(count, columns, workspace, packed, row, version)
@@ -244,7 +241,7 @@ class Segment:
         row: Mapping[str, Value],
         version: int,
     ) -> list[Id]:
-        """For the cases that the kernel leaves: an array was too short, an id was never listed before, or an expression
+        """For the cases that the kernel leaves: an array was too short, an id was never listed before, or a residue
         must be evaluated."""
         while count == single.NO_ROOM:
             workspace.grow(checked_size(row), len(packed))
@@ -253,8 +250,8 @@ class Segment:
             raise refusal(row, 0)
         offsets = workspace.single.offsets
         numbers = workspace.single.out[: offsets[1]].copy()
-        if self.expressions:
-            _, numbers = self._without_failing_expressions(offsets, numbers, lambda _: row)
+        if self.residues:
+            _, numbers = self._without_failing_residues(offsets, numbers, lambda _: row)
         return self.ids.sorted(numbers)
 
     def match_groups(self, entries: Entries, version: int, attributes: Attributes) -> tuple[Array, Array]:
@@ -262,7 +259,7 @@ class Segment:
         when all groups have matched."""
         if not len(self.group_of):
             return np.zeros(len(entries.starts), I64), _NONE32
-        if not self.expressions and self._has_groups_only:
+        if not self.residues and self._has_groups_only:
             return self._walk(entries, version, int(self._groups_present))
         offsets, numbers = self.match(entries, version, attributes)
         row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
@@ -362,15 +359,13 @@ class Segment:
         )
         return Workspace(scratch)
 
-    def _without_failing_expressions(
-        self, offsets: Array, numbers: Array, attributes: Attributes
-    ) -> tuple[Array, Array]:
-        """Leaves out CESQL subscriptions whose expression does not match, though the filter it implies does."""
+    def _without_failing_residues(self, offsets: Array, numbers: Array, attributes: Attributes) -> tuple[Array, Array]:
+        """Leaves out residues that do not match, though the wider filter does."""
         kept = np.ones(len(numbers), bool)
-        suspects = np.flatnonzero(np.isin(numbers, list(self.expressions)))
+        suspects = np.flatnonzero(np.isin(numbers, list(self.residues)))
         rows = np.searchsorted(offsets, suspects, side="right") - 1
         for place, row in zip(suspects.tolist(), rows.tolist(), strict=True):
-            kept[place] = self.expressions[int(numbers[place])].matches(attributes(row))
+            kept[place] = self.residues[int(numbers[place])].matches(attributes(row))
         ends = np.zeros(len(kept) + 1, I64)
         np.cumsum(kept, out=ends[1:])
         return ends[offsets], numbers[kept]

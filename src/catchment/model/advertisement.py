@@ -38,6 +38,8 @@ class Advertisement:
         for given in constraints:
             if given.operator == "absent":
                 raise BadFilterError(f"an advertisement says what may appear: leave out {given}")
+            if given.is_opaque:
+                raise BadFilterError(f"an advertisement is compared as a set of values: {given.operator} is none")
         self.constraints = _irredundant(constraints)
         # Of the constraints that are kept: so whoever reads its text gets the same box.
         self.box = _advertised(self.constraints)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from catchment.model.box import Box
 from catchment.model.constraint import Constraint
@@ -20,8 +21,7 @@ def matched_values(notification: Matchable) -> Mapping[str, Value]:
     return notification.matched if isinstance(notification, Notification) else notification
 
 
-@dataclass(frozen=True, slots=True)
-class Conjunction:
+class Conjunction(Struct, frozen=True, gc=False):
     """Constraints that must all hold: SIENA's filter."""
 
     constraints: tuple[Constraint, ...]

@@ -10,17 +10,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
+from msgspec import Struct
+
 from catchment.errors import BadFilterError, CatchmentError, LimitError, shown
-from catchment.model import domain, globs
+from catchment.model import domain, globs, opaque
 from catchment.model import ranges as rng
 from catchment.model.budget import uncounted
 from catchment.model.domain import Keys, Values, keys_between
+from catchment.model.opaque import OPAQUE
 from catchment.model.strings import (
     Strings,
     after_prefix,
@@ -101,14 +103,16 @@ STRING_ONLY: Final = (
     *("prefix", "suffix", "substring", "glob", "not prefix", "not suffix", "not substring", "not glob"),
     *NOCASE,
     *NOT_NOCASE,
+    *OPAQUE,
 )
 OPERATORS: Final = (*EQUALITY, *ORDER, *STRING_ONLY, "any", "absent")
 _SPELLINGS: Final = {">*": "prefix", "*<": "suffix", "*": "substring", "contains": "substring", "==": "=", "<>": "!="}
 _SYMBOLS: Final = {"prefix": ">*", "suffix": "*<", "substring": "*"}
 
 
-@dataclass(frozen=True, slots=True)
-class Constraint:
+# `gc=False`: a constraint holds no objects that could refer back to it. The garbage collector would take a third of the
+# time in which many filters are read.
+class Constraint(Struct, frozen=True, gc=False, cache_hash=True):
     """An immutable constraint. The function `constraint()` checks its arguments and builds one."""
 
     name: str
@@ -117,20 +121,37 @@ class Constraint:
     kind: Kind
 
     @property
+    def is_opaque(self) -> bool:
+        """Whether only a look at a value decides it (`opaque.py`): no set says what satisfies it."""
+        return self.operator in OPAQUE
+
+    @property
     def satisfied_by(self) -> Values:
-        """The values that make it true."""
+        """The values that make it true; of an opaque constraint, a set around them."""
         return _satisfying(self.kind, self.operator, self.value)
 
     @property
     def failed_by(self) -> Values:
-        """The values that make it false. Values in neither set, absence among them, leave it unknown."""
+        """The values that make it false; of an opaque constraint, a set around them. Values in neither set, absence
+        among them, leave it unknown."""
         if self.operator == "absent":
             return domain.PRESENT
+        if self.is_opaque:
+            return fitting(self.kind)
         return fitting(self.kind) - self.satisfied_by
 
     def matches(self, value: Value | None) -> bool:
         """Whether a value (None: absent) satisfies it."""
+        if self.is_opaque:
+            return isinstance(value, str) and opaque.holds(self.operator, str(self.value), value)
         return value in self.satisfied_by
+
+    @property
+    def around(self) -> Constraint:
+        """A constraint that is not opaque and holds wherever this one does."""
+        if not self.is_opaque:
+            return self
+        return Constraint(self.name, *opaque.implied(self.operator, str(self.value)), self.kind)
 
     @property
     def comparisons(self) -> int:
@@ -175,6 +196,8 @@ def constraint(name: object, operator: object, value: object = None, kind: objec
     """A checked constraint. BadFilterError says which of the arguments do not go together."""
     attribute = _checked_attribute(name)
     canonical = _canonical_operator(operator) if isinstance(operator, str) else operator
+    if canonical == "matches nocase":
+        raise BadFilterError(f"matches nocase on {shown(name)}: write (?i) where the regular expression begins")
     if canonical not in OPERATORS:
         raise BadFilterError(f"unknown operator {shown(operator)} on {shown(name)}: use one of {', '.join(OPERATORS)}")
     assert isinstance(canonical, str)
@@ -272,10 +295,12 @@ def _check_pattern(operator: str, operand: object) -> None:
         return
     for text in operand if isinstance(operand, tuple) else (operand,):
         assert isinstance(text, str)
-        if len(text) > globs.GLOB_CODEPOINTS_MAX and operator not in ("prefix", "not prefix"):
+        if len(text) > globs.GLOB_CODEPOINTS_MAX and operator not in ("prefix", "not prefix", *OPAQUE):
             raise LimitError("GLOB_CODEPOINTS_MAX", globs.GLOB_CODEPOINTS_MAX, f"an operand of {len(text):,}")
         if "glob" in operator:
             globs.glob(text)
+        elif operator in OPAQUE:
+            opaque.check(operator, text)
 
 
 # --- meaning ------------------------------------------------------------------------------------
@@ -298,6 +323,8 @@ def _satisfying(kind: Kind, operator: str, value: Value | tuple[Value, ...] | No
         return domain.ABSENT
     if operator == "any":
         return fitting(kind)
+    if operator in OPAQUE:
+        return _satisfying(kind, *opaque.implied(operator, str(value)))
     if operator == "in":
         assert isinstance(value, tuple)
         return _union_of_equals(kind, value)
@@ -407,7 +434,10 @@ def _strings_nocase(operator: str, texts: tuple[object, ...]) -> Strings:
 
 # Words that cannot be names without quotes: they have a meaning where a name may stand or follow.
 RESERVED_WORDS: Final = frozenset(
-    ("and", "or", "not", "in", "any", "exists", "prefix", "suffix", "contains", "glob", "within", "by", "true", "false")
+    (
+        *("and", "or", "not", "in", "any", "exists", "within", "by", "true", "false"),
+        *("prefix", "suffix", "contains", "glob", "matches", "cidr"),
+    )
 )
 NAME_PATTERN: Final = r"\$?[^\W\d]\w*(?:\.\w+)*"
 _BARE_NAME: Final = re.compile(NAME_PATTERN)
@@ -423,8 +453,8 @@ def quoted_name(name: str) -> str:
 
 
 def _quoted(text: str, quote: str) -> str:
-    if text.isprintable() and quote not in text and "\\" not in text:
-        return quote + text + quote
+    if text.isprintable():
+        return quote + text.replace("\\", "\\\\").replace(quote, "\\" + quote) + quote
     return quote + "".join(_escaped(character, quote) for character in text) + quote
 
 

@@ -275,6 +275,10 @@ _WORDS: Final = {
     "not suffix": ("does not end with {}", "ends with {}"),
     "not substring": ("does not contain {}", "contains {}"),
     "not glob": ("is not like {}", "is like {}"),
+    "matches": ("matches {}", "does not match {}"),
+    "cidr": ("an address in {}", "is no address in {}"),
+    "not matches": ("does not match {}", "matches {}"),
+    "not cidr": ("no address in {}", "is an address in {}"),
     "any": ("any value", "is not any value"),
     "absent": ("must be absent", "is present"),
 }
@@ -330,7 +334,9 @@ def example_of(constraints: tuple[Constraint, ...]) -> Value | None:
     for constraint in constraints:
         wanted &= constraint.satisfied_by
     candidates = _candidates(constraints, wanted)
-    return next((candidate for candidate in candidates if candidate in wanted and _is_value(candidate)), None)
+    opaque = [constraint for constraint in constraints if constraint.is_opaque]
+    fitting = (candidate for candidate in candidates if candidate in wanted and _is_value(candidate))
+    return next((candidate for candidate in fitting if all(each.matches(candidate) for each in opaque)), None)
 
 
 def _is_value(candidate: Value) -> bool:
@@ -395,6 +401,8 @@ def _strings_near(operator: str, operand: str) -> Iterator[Value]:
             yield "other"
         case "glob" | "glob nocase":
             yield globs.glob(operand).least.replace("\0", "x")
+        case "cidr":
+            yield operand.partition("/")[0]
         case _:
             yield operand
 

@@ -14,8 +14,9 @@ multiplied out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from catchment.errors import BadFilterError, LimitError, shown
 from catchment.model.constraint import TYPES_OF_KIND, Constraint, Kind
@@ -30,18 +31,16 @@ FILTER_CONSTRAINTS_MAX: Final = 8_192
 _JSON_LEVELS_MAX: Final = 2 * FILTER_DEPTH_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class And:
+# `gc=False`: an expression is a tree, so none of its parts refers back to it.
+class And(Struct, frozen=True, gc=False):
     parts: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Or:
+class Or(Struct, frozen=True, gc=False):
     parts: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(Struct, frozen=True, gc=False):
     inner: Expression
 
 
@@ -73,7 +72,7 @@ def truth(constraint: Constraint, value: Value | None) -> bool | None:
         return value is None
     if value is None or type_of(value) not in TYPES_OF_KIND[constraint.kind]:
         return None
-    return value in constraint.satisfied_by
+    return constraint.matches(value)
 
 
 def leaves(expression: Expression) -> Iterator[Constraint]:
@@ -90,6 +89,21 @@ def leaves(expression: Expression) -> Iterator[Constraint]:
                 yield from leaves(part)
 
 
+def has_opaque(expression: Expression) -> bool:
+    """Whether a constraint of an expression is opaque. Asked of every filter of an index, so it makes no iterators."""
+    waiting = [expression]
+    while waiting:
+        part = waiting.pop()
+        if type(part) is Constraint:
+            if part.is_opaque:
+                return True
+        elif type(part) is Not:
+            waiting.append(part.inner)
+        elif isinstance(part, And | Or):
+            waiting.extend(part.parts)
+    return False
+
+
 def names_in(expression: Expression) -> frozenset[str]:
     return frozenset(constraint.name for constraint in leaves(expression))
 
@@ -102,6 +116,8 @@ _NEGATIONS: Final = {
     "<": ">=",
     ">": "<=",
     "= nocase": "!= nocase",
+    "matches": "not matches",
+    "cidr": "not cidr",
     **{
         operator: f"not {operator}"
         for base in ("in", "prefix", "suffix", "substring", "glob")

@@ -16,6 +16,7 @@ from typing import Final
 from catchment.errors import BadFilterError, CatchmentError
 from catchment.model.constraint import NAME_PATTERN, ORDER, RESERVED_WORDS, Constraint, Kind, constraint
 from catchment.model.expression import FILTER_DEPTH_MAX, And, Expression, Not, Or
+from catchment.model.globs import GLOB_CODEPOINTS_MAX
 from catchment.model.spelling import spelled
 from catchment.model.values import TIME_PATTERN, Value, parse_time
 
@@ -27,6 +28,7 @@ FAST_EXPRESSION_CODEPOINTS_MAX: Final = 32_768
 FAST_PARENTHESES_MAX: Final = 1_024
 # The same constraint occurs in many filters: so many are cached.
 _CONSTRAINTS_KEPT_MAX: Final = 65_536
+_NAMES_KEPT_MAX: Final = 4_096
 
 # The quantifiers are possessive (`*+`, `++`, `?+`) and the groups atomic: each token takes all characters it can and
 # gives none back, as in the lexer of the language.
@@ -40,7 +42,7 @@ _WORD_END: Final = r"(?![\w.])"
 _CONSTRAINT: Final = re.compile(
     rf"""{_SPACE}(?:(?P<type>string|number|int|float|bool|time)[ \t\r\n\f]++)?(?P<name>{_NAME}){_SPACE}
     (?:(?P<order>(?>==?|!=|<>|<=|>=|<|>(?!\*))){_SPACE}(?P<value>{_VALUE})
-    |(?P<operator>(?>==?|!=|<>|>\*|\*<|\*|(?i:prefix|suffix|contains|glob){_WORD_END}))
+    |(?P<operator>(?>==?|!=|<>|>\*|\*<|\*|(?i:prefix|suffix|contains|glob|matches|cidr){_WORD_END}))
     {_SPACE}(?P<nocase>(?i:nocase){_WORD_END}{_SPACE})?+(?P<text>{_STRING})
     |(?i:in){_WORD_END}{_SPACE}(?P<in_nocase>(?i:nocase){_WORD_END}{_SPACE})?+
     \({_SPACE}(?P<members>{_VALUE}{_SPACE}(?:,{_SPACE}{_VALUE}{_SPACE})*+)\)
@@ -82,7 +84,7 @@ def parsed_expression_fast(text: object) -> Expression | None:
         token = _BETWEEN.match(text, at)
         if token is None:
             written = None if has_operand else _CONSTRAINT.match(text, at)
-            operand = None if written is None else _constraint(written.group())
+            operand = None if written is None else _usual(written) or _constraint(written.group())
             if written is None or operand is None:
                 return None
             at, has_operand = written.end(), True
@@ -167,6 +169,57 @@ class _Level:
         return And(tuple(self.clauses))
 
 
+# As they are written: the operators of the constraints on strings that make up most expressions.
+_USUAL_OPERATORS: Final = {
+    written + nocase: operator + nocase
+    for operator, spellings in (
+        ("=", ("=", "==")),
+        ("prefix", ("prefix", ">*")),
+        ("suffix", ("suffix", "*<")),
+        ("substring", ("contains", "*")),
+    )
+    for written in spellings
+    for nocase in ("", " nocase")
+}
+
+
+def _usual(tokens: re.Match[str]) -> Constraint | None:
+    """A constraint that compares with a short ASCII string, without the checks of `constraint()` that it passes in any
+    case; None for every other. Expressions are made of these, with so many different strings that a cache helps
+    little."""
+    kind, written_name, order, value, operator, nocase, text = tokens.group(*_USUAL_GROUPS)
+    if order is not None and value[0] in "\"'":
+        operator, text = order, value
+    if text is None or kind is not None or not text.isascii() or len(text) > GLOB_CODEPOINTS_MAX:
+        return None
+    name = _usual_name(written_name)
+    canonical = _USUAL_OPERATORS.get(operator + " nocase" if nocase else operator)
+    if name is None or canonical is None:
+        return None
+    string = text[1:-1] if "\\" not in text else _usual_text(text)
+    return None if string is None else Constraint(name, canonical, string, Kind.STRING)
+
+
+_USUAL_GROUPS: Final = ("type", "name", "order", "value", "operator", "nocase", "text")
+
+
+@lru_cache(_NAMES_KEPT_MAX)
+def _usual_name(written: str) -> str | None:
+    """The name of an attribute; None if it is none."""
+    try:
+        return constraint(_name(written), "any").name
+    except CatchmentError:
+        return None
+
+
+def _usual_text(quoted: str) -> str | None:
+    try:
+        text = _text(quoted)
+    except CatchmentError:
+        return None
+    return text if text.isascii() else None
+
+
 @lru_cache(_CONSTRAINTS_KEPT_MAX)
 def _constraint(text: str) -> Constraint | None:
     tokens = _CONSTRAINT.fullmatch(text)
@@ -218,6 +271,8 @@ def _text(quoted: str) -> str:
     inner = quoted[1:-1]
     if "\\" not in inner:
         return inner
+    if "\\" not in inner.replace("\\\\", ""):
+        return inner.replace("\\\\", "\\")  # paths of Windows: nothing is escaped but backslashes
     try:
         return _ESCAPE.sub(_character, inner)
     except (KeyError, ValueError):

@@ -125,6 +125,11 @@ class Filter:
         except (BudgetSpent, LimitError):
             return None
 
+    @cached_property
+    def is_opaque(self) -> bool:
+        """Whether it has an opaque constraint (`opaque.py`): then an index holds a wider filter, and asks this one."""
+        return ex.has_opaque(self.expression)
+
     @property
     def is_normal(self) -> bool:
         """Whether it has a normal form within the budget."""
@@ -346,8 +351,10 @@ def _check_alternatives(boxes: Sequence[Box]) -> None:
 
 
 def _is_hard(expression: Expression) -> bool:
-    """Whether a canonical expression has so many constraints that need automata that its normal form nearly always
-    takes more than the budget: it need not be spent to know that."""
+    """Whether a canonical expression has an opaque constraint, or so many constraints that need automata that its
+    normal form nearly always takes more than the budget: it need not be spent to know that."""
+    if ex.has_opaque(expression):
+        return True
     if isinstance(expression, And) and all(isinstance(part, Constraint) for part in expression.parts):
         names = Counter(leaf.name for leaf in ex.leaves(expression) if leaf.operator in AUTOMATON_OPERATORS)
         return max(names.values(), default=0) > HARD_LEAVES_MAX  # those on other attributes do not meet
@@ -373,6 +380,8 @@ def _covers(wider: Expression, narrower: Expression) -> bool:
         return any(_covers(wider, part) for part in narrower.parts)
     if isinstance(wider, Or | bool) or isinstance(narrower, bool):
         return False
+    if isinstance(wider, Constraint) and wider.is_opaque:
+        return False  # it covers itself and what is within an `and` with it; more is not known
     return covering.covers(boxes_of(wider), boxes_of(narrower))
 
 
@@ -384,15 +393,16 @@ def _needed(conjunctions: list[Conjunction]) -> list[Conjunction]:
 
 
 def _conjunction(expression: Expression) -> Conjunction | None:
-    """An expression that is only constraints, or negations of constraints, joined by `and`, as a conjunction; else
-    None."""
+    """An expression that is only constraints, or negations of constraints, joined by `and`, none of them opaque, as a
+    conjunction; else None."""
     if expression is True:
         return Conjunction(())
     parts = expression.parts if isinstance(expression, And) else (expression,)
     constraints: list[Constraint] = []
     for part in parts:
         constraint = ex.positive(part) if type(part) is Not else part
-        if type(constraint) is not Constraint:
+        # One that is opaque is no set of values, as those of a conjunction are.
+        if type(constraint) is not Constraint or constraint.is_opaque:
             return None
         constraints.append(constraint)
     return Conjunction(tuple(constraints))

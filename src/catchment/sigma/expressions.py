@@ -203,13 +203,13 @@ def _spelled(comparison: Comparison, letter_case: LetterCase) -> tuple[str, tupl
     operator, operands = comparison.operator, comparison.operands
     if not any(isinstance(operand, str) for operand in operands):
         return operator, operands
+    if operator == "cidr" or (operator == "matches" and not (letter_case is LetterCase.LOWER and comparison.is_cased)):
+        return operator, operands  # addresses have no case that counts; the flag i is in the regular expression
     if letter_case is LetterCase.NOCASE:
         return operator if comparison.is_cased else f"{operator} nocase", operands
     lowered = tuple(operand.lower() if isinstance(operand, str) else operand for operand in operands)
     if comparison.is_cased and any(
         isinstance(operand, str) and operand.upper() != operand.lower() for operand in operands
     ):
-        raise Inexpressible(
-            "cased", f"{comparison.name}|cased compares with case, and --lower is for texts that lost it"
-        )
+        raise Inexpressible("cased", f"{comparison.name} is compared with case, and --lower is for texts that lost it")
     return operator, lowered

@@ -18,7 +18,8 @@ from enum import Enum
 from itertools import product
 from typing import Final
 
-from catchment.errors import shown
+from catchment.errors import CatchmentError, shown
+from catchment.model.constraint import constraint
 from catchment.sigma.expressions import (
     COMPARISONS_MAX,
     Comparison,
@@ -162,14 +163,11 @@ CHANGES: Final[dict[str, Callable[[Variant], list[Variant]]]] = {
 # --- modifiers that say how to compare ----------------------------------------------------------
 
 ORDER: Final = {"lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
-HOW: Final = ("all", "cased", "exists", "neq")
+HOW: Final = ("all", "cased", "exists", "neq", "re", "cidr")
+# Flags of a regular expression; they stand after `re`.
+FLAGS: Final = ("i", "m", "s")
 # What our language does not have, and why the rule cannot be imported.
 REFUSED: Final = {
-    "re": ("regular expression", "the filter language has none"),
-    "i": ("regular expression", "the filter language has none"),
-    "m": ("regular expression", "the filter language has none"),
-    "s": ("regular expression", "the filter language has none"),
-    "cidr": ("address range", "the filter language has no ranges of addresses"),
     "fieldref": ("field reference", "a filter compares attributes with values, not with each other"),
     "expand": ("placeholder", "its values are not in the rule"),
     **dict.fromkeys(
@@ -197,13 +195,16 @@ def _check_modifier(key: str, modifier: str) -> None:
     if modifier in REFUSED:
         kind, why = REFUSED[modifier]
         raise Inexpressible(kind, f"{key}: {why}")
-    if modifier not in CHANGES and modifier not in ORDER and modifier not in HOW:
+    if modifier not in CHANGES and modifier not in ORDER and modifier not in HOW and modifier not in FLAGS:
         raise Inexpressible("unknown modifier", f"{modifier} in {key}")
 
 
 def _value_expression(name: str, modifiers: Sequence[str], key: str, value: object) -> Expression:
     if "exists" in modifiers:
         return _existence(name, key, value)
+    if "re" in modifiers or "cidr" in modifiers:
+        looked_at = _looked_at(name, modifiers, key, value)
+        return negation_of(looked_at) if "neq" in modifiers else looked_at
     variants: list[Variant] = [_variant(key, value)]
     for modifier in modifiers:
         if modifier in CHANGES:
@@ -213,6 +214,22 @@ def _value_expression(name: str, modifiers: Sequence[str], key: str, value: obje
         return _ordered(name, key, orders, variants)
     compared = any_of([_compared(name, key, variant, "cased" in modifiers) for variant in variants])
     return negation_of(compared) if "neq" in modifiers else compared
+
+
+def _looked_at(name: str, modifiers: Sequence[str], key: str, value: object) -> Expression:
+    """A regular expression or a block of addresses. Neither has wildcards, and regular expressions heed case unless
+    they have the flag `i`."""
+    if not isinstance(value, str) or any(modifier in CHANGES or modifier in ORDER for modifier in modifiers):
+        raise Inexpressible("bad rule", f"{key} takes a text and no other modifiers, found {shown(value)}")
+    flags = "".join(modifier for modifier in modifiers if modifier in FLAGS)
+    operator = "matches" if "re" in modifiers else "cidr"
+    text = f"(?{flags}){value}" if flags and operator == "matches" else value
+    try:
+        constraint(name, operator, text)
+    except CatchmentError as problem:
+        kind = "regular expression" if operator == "matches" else "address range"
+        raise Inexpressible(kind, f"{key}: {problem}") from None
+    return Comparison(name, operator, (text,), is_cased="i" not in flags)
 
 
 def _variant(key: str, value: object) -> Variant:

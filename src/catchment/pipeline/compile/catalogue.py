@@ -1,7 +1,8 @@
 """The catalogue: the table of all subscriptions of a version of an index, with the status and note of each.
 
 `filter` is canonical text. `conjunction` is the filter in the packed form that the index reads, a conjunction or an
-expression; it is null for CESQL, and for a subscription that is not live. `note` says what a subscription is to
+expression; it is null for CESQL, for a filter with an opaque constraint (the index holds a wider filter for both), and
+for a subscription that is not live. `note` says what a subscription is to
 `other`, the id of another subscription of the same subscriber.
 """
 
@@ -43,4 +44,8 @@ def loaded_filter(text: str, conjunction: bytes | None, dialect: str) -> Filter 
     """The filter of a row of the catalogue; from its packed form if it has one, which spares the parsing."""
     if conjunction is not None:
         return unpack_filter(conjunction)
+    return filter_of(text, dialect)
+
+
+def filter_of(text: str, dialect: str) -> Filter | Cesql:
     return Cesql(text) if dialect == CESQL else Filter(text)

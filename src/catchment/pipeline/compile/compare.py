@@ -1,13 +1,15 @@
 """Comparing: which subscriptions of one subscriber are duplicates of another one, or covered by it.
 
-Only filters of the same subscriber are compared, so there is no join of everything with everything. A filter that is no
-conjunction and has many constraints is only compared by its text: to find out what it covers takes its normal form,
-many times as long as to parse it. The result is a note in the catalogue, and changes nothing else.
+Only filters of the same subscriber are compared, so there is no join of everything with everything. A filter that
+covers another matches a sample of it (`model/samples.py`). That rules out nearly all pairs of filters which are no
+conjunctions: the normal form of one takes many times as long as to parse it. Such a filter with many constraints is
+only compared by its text. The result is a note in the catalogue, and changes nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import groupby, islice
 from typing import Final, NamedTuple
 
@@ -15,8 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from catchment.matching import Matcher
 from catchment.model.expression import leaves
 from catchment.model.filter import Filter
+from catchment.model.samples import sample_of
+from catchment.model.values import Value
 from catchment.pipeline.compile.catalogue import (
     CATALOGUE,
     CATCHMENT,
@@ -31,8 +36,8 @@ from catchment.routing.poset import Poset
 
 # One task builds the poset of one subscriber. Filters past this number are matched as usual, and not compared.
 SUBSCRIBER_FILTERS_MAX: Final = 10_000
-# A filter that is no conjunction is compared if it has at most so many constraints: then its normal form takes well
-# below a millisecond.
+# A filter that is no conjunction is compared if it has at most so many constraints: then its normal form, which few of
+# them need, takes about a millisecond.
 COMPARED_CONSTRAINTS_MAX: Final = 8
 # Up to so many filters are compared pair by pair: building a poset of them takes longer.
 PAIRWISE_MAX: Final = 16
@@ -128,15 +133,21 @@ def notes_of_subscriber(rows: Sequence[ComparedRow]) -> list[Note]:
 
 def _is_comparable(row: ComparedRow) -> bool:
     filter = _filter_of(row)
-    is_short = len(list(islice(leaves(filter.expression), COMPARED_CONSTRAINTS_MAX + 1))) <= COMPARED_CONSTRAINTS_MAX
-    return filter.conjunction is not None or (is_short and filter.is_normal)
+    if filter.conjunction is not None:
+        return True
+    return len(list(islice(leaves(filter.expression), COMPARED_CONSTRAINTS_MAX + 1))) <= COMPARED_CONSTRAINTS_MAX
 
 
 def _notes_on_covering(rows: Sequence[ComparedRow]) -> dict[str, Note]:
     """The notes of the ids whose filters another filter covers, with the least id of those that cover it
     immediately."""
-    pairwise = len(rows) <= PAIRWISE_MAX
-    immediate = _immediate_by_pairs(list(map(_Compared, rows))) if pairwise else _immediate_by_poset(rows)
+    compared = list(map(_Compared, rows))
+    if len(rows) <= PAIRWISE_MAX:
+        immediate = _immediate(_above_by_pairs(compared))
+    elif all(each.is_conjunction for each in compared):
+        immediate = _immediate_by_poset(rows)
+    else:
+        immediate = _immediate(_above_by_samples(compared))
     return {id: (REDUNDANT, min(covering)) for id, covering in immediate.items() if covering}
 
 
@@ -152,9 +163,27 @@ def _immediate_by_poset(rows: Sequence[ComparedRow]) -> dict[str, list[str]]:
     return immediate | {id: [ids[filter]] for id, filter in filters.items() if ids[filter] != id}
 
 
-def _immediate_by_pairs(compared: Sequence[_Compared]) -> dict[str, list[str]]:
-    """The same, by comparing each pair."""
-    above = {below.id: [each.id for each in compared if each is not below and each.covers(below)] for below in compared}
+def _above_by_pairs(compared: Sequence[_Compared]) -> dict[str, list[str]]:
+    """For each id the ids whose filters cover its own, by comparing each pair."""
+    return {below.id: [each.id for each in compared if each is not below and each.covers(below)] for below in compared}
+
+
+def _above_by_samples(compared: Sequence[_Compared]) -> dict[str, list[str]]:
+    """The same: one matcher finds for the samples of all filters which other filters match them."""
+    matcher = Matcher()
+    matcher.add_many(range(len(compared)), [each.filter for each in compared])
+    sampled = [each for each in compared if each.sample is not None]
+    matches = matcher.match_batch([each.sample or {} for each in sampled])
+    above: dict[str, list[str]] = {each.id: [] for each in compared}
+    for below, numbers in zip(sampled, matches, strict=True):
+        others = [compared[int(number)] for number in numbers if compared[int(number)] is not below]
+        above[below.id] = [each.id for each in others if each.filter.covers(below.filter)]
+    return above
+
+
+def _immediate(above: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """Of the ids that cover an id, those with no other between. Of filters that mean the same, the first covers the
+    others."""
     covering = {id: [other for other in ids if id not in above[other] or other < id] for id, ids in above.items()}
     return {
         id: [above for above in ids if not any(above in covering[between] for between in ids)]
@@ -163,26 +192,30 @@ def _immediate_by_pairs(compared: Sequence[_Compared]) -> dict[str, list[str]]:
 
 
 class _Compared:
-    """A filter for pairwise comparison. It keeps its names and equalities, which rule out most pairs cheaply, so that
-    few normal forms are needed."""
+    """A filter for comparison. It keeps what rules out most pairs cheaply, so that few normal forms are needed: of a
+    conjunction names and equalities, of another filter a sample."""
 
     def __init__(self, row: ComparedRow) -> None:
         self.id = row.id
-        self._filter = _filter_of(row)
-        conjunction = self._filter.conjunction
-        self._is_single = conjunction is not None
+        self.filter = _filter_of(row)
+        conjunction = self.filter.conjunction
+        self.is_conjunction = conjunction is not None
         constraints = () if conjunction is None else conjunction.constraints
         self._names = {constraint.name for constraint in constraints}
         self._equals = {constraint.name: constraint.value for constraint in constraints if constraint.operator == "="}
 
     def covers(self, other: _Compared) -> bool:
-        return self._may_cover(other) and self._filter.covers(other._filter)
+        return self._may_cover(other) and self.filter.covers(other.filter)
+
+    @cached_property
+    def sample(self) -> dict[str, Value] | None:
+        return sample_of(self.filter.canonical)
 
     def _may_cover(self, other: _Compared) -> bool:
         """False only if it cannot cover. A conjunction that covers another has no name that the other lacks, and where
         both demand a value, the same value."""
-        if not (self._is_single and other._is_single):
-            return True
+        if not (self.is_conjunction and other.is_conjunction):
+            return other.sample is None or self.filter.matches(other.sample)
         return self._names <= other._names and all(
             other._equals.get(name, value) == value for name, value in self._equals.items()
         )

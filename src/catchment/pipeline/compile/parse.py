@@ -99,6 +99,8 @@ def parsed_filter(text: str, dialect: str) -> ParsedFilter:
         status = CONTRADICTORY if expression.filter.is_empty else LIVE
         return ParsedFilter(str(expression), dialect, None, status, None)
     filter = Filter(text)
+    if filter.is_opaque:
+        return ParsedFilter(str(filter), dialect, None, CONTRADICTORY if filter.is_empty else LIVE, None)
     # Packed in canonical form: so filters with the same text are packed alike.
     packed = pack_filter(Filter.of_expression(filter.canonical))
     # Of a filter that is no conjunction, only truth values are looked at: to find more contradictions takes its normal

@@ -20,7 +20,7 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from catchment.errors import InputError, LimitError
 from catchment.matching.bulk import Gathered, write_index
-from catchment.model.cesql import Cesql
+from catchment.pipeline.compile.catalogue import filter_of
 
 # One task builds a shard in memory, with about half a kilobyte for each subscription.
 SHARD_SUBSCRIPTIONS_MAX: Final = 1_000_000
@@ -50,7 +50,7 @@ def write_shards(changes: DataFrame, old: tuple[str, ...], new: tuple[str, ...])
     """Writes the shards that have changes, from the paths `old` (empty for a new index) to the paths `new`. Returns the
     numbers of the shards written, with their sizes. `changes` has id, filter, conjunction and `$removed`: subscriptions
     to add, and ids to remove."""
-    columns = ("id", "filter", "conjunction", REMOVED)
+    columns = ("id", "filter", "dialect", "conjunction", REMOVED)
     with_shard = changes.select(*columns, shard_of(len(new)).alias(SHARD))
     tasks = with_shard.repartitionById(len(new), F.col(SHARD))
     # `collect` brings at most SHARDS_MAX rows.
@@ -87,10 +87,11 @@ class _ShardWriter:
 
 
 def _gather(batch: pa.RecordBatch, added: Gathered) -> None:
-    """Adds the filters of a batch: packed ones as they are, CESQL expressions from their text."""
+    """Adds the filters of a batch: packed ones as they are, the others from their text."""
     is_packed = batch.column("conjunction").is_valid()
     packed = batch.filter(is_packed)
     added.add(packed.column("id"), packed.column("conjunction"))
     if packed.num_rows < batch.num_rows:
-        cesql = batch.filter(pc.invert(is_packed))
-        added.add_expressions(cesql.column("id").to_pylist(), list(map(Cesql, cesql.column("filter").to_pylist())))
+        residues = batch.filter(pc.invert(is_packed))
+        ids, texts, dialects = (residues.column(name).to_pylist() for name in ("id", "filter", "dialect"))
+        added.add_residues(ids, [filter_of(text, dialect) for text, dialect in zip(texts, dialects, strict=True)])
