@@ -180,6 +180,27 @@ def test_ids_of_this_broker_are_not_passed_on(network: Wired):
     assert core.propagation.known() == {"a", "b", "c"}
 
 
+def test_a_neighbor_cannot_claim_the_subscriptions_of_others():
+    """a says that it has those of e, and has none of them. e is not taken as examined, so the walk goes on to d."""
+    network = Wired(SummaryCore, [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")])
+    network.subscribe("e", "1", "x > 1")
+    network.hears("b", "a", Summarized(9, (), ("a", "e"), (0, 1), (), Rows()))
+    assert network.refused == []
+    assert network.cores["b"].propagation.known() == {"a", "b", "c"}
+    network.publish("b", {"x": 2})
+    assert [broker for broker, _ in network.delivered] == ["e"]
+
+
+def test_a_neighbor_that_should_send_no_summary_is_not_believed():
+    """The hub sends its summary to nobody: what it says is for nobody to examine."""
+    network = Wired(SummaryCore, [("hub", "a"), ("hub", "b"), ("hub", "c")])
+    network.subscribe("b", "1", "x > 1")
+    network.hears("a", "hub", Summarized(9, (), ("hub", "b", "c"), (0, 1, 2), (), Rows()))
+    assert network.cores["a"].propagation.known() == {"a"}
+    network.publish("a", {"x": 2})
+    assert [broker for broker, _ in network.delivered] == ["b"]
+
+
 # --- floods -------------------------------------------------------------------------------------
 
 

@@ -137,6 +137,7 @@ class SummaryCore:
         self.propagation = Propagation(self.own, self.links, self._brokers, settings)
         self._matched = 0
         self._versions = (-1, -1)
+        self._examinable: dict[str, frozenset[str]] = {}
         self._plans: dict[tuple[str, ...], _Plan] = {}
         # By content: the brokers that may want it, with the numbers of their subscriptions.
         self._contents: dict[bytes, tuple[tuple[str, tuple[int, ...]], ...]] = {}
@@ -231,8 +232,9 @@ class SummaryCore:
             self._versions = versions
             self._plans.clear()
             self._contents.clear()
-            received = self.propagation.received().values()
-            self._are_contents_enough = not any(summary.names_envelope for summary in received)
+            received = self.propagation.received()
+            self._examinable = {neighbor: self.propagation.examinable(neighbor) for neighbor in received}
+            self._are_contents_enough = not any(summary.names_envelope for summary in received.values())
 
     def _toward(self, broker: str) -> Neighbor | None:
         """The neighbor on the way to a broker; None if there is no way."""
@@ -279,10 +281,10 @@ class SummaryCore:
             return known
         numbers: dict[str, set[int]] = {}
         values = notification.matched
-        for summary in self.propagation.received().values():
+        for neighbor, summary in self.propagation.received().items():
             for owner, some in self._brokers.by_owner(summary.match(values)).items():
-                # Ids come before Merged_Brokers names their broker, if a summary comes in parts.
-                if owner != self.name and owner in summary.merged_brokers:
+                # Others are not put on the list either: a walk visits them.
+                if owner != self.name and owner in self._examinable[neighbor]:
                     numbers.setdefault(owner, set()).update(some)
         owners = tuple(
             (owner, tuple(sorted(some)) if len(some) <= TOLD_IDS_MAX else ()) for owner, some in sorted(numbers.items())

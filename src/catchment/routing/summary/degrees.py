@@ -27,6 +27,9 @@ class Degrees:
         self._version = -1
         self._degrees: dict[str, int] = {}
         self._distances: dict[str, int] = {}
+        # By broker: whom it sends its summary to, and who sends it theirs.
+        self._ups: dict[str, str | None] = {}
+        self._senders: dict[str | None, list[str]] = {}
 
     def of(self, broker: str) -> int:
         self._refresh()
@@ -37,8 +40,8 @@ class Degrees:
     def _refresh(self) -> None:
         if self._version != self._links.version:
             self._version = self._links.version
-            self._degrees.clear()
-            self._distances.clear()
+            for computed in (self._degrees, self._distances, self._ups, self._senders):
+                computed.clear()
 
     def _computed(self, broker: str) -> int:
         record = self._links.records.get(broker)
@@ -60,13 +63,36 @@ class Degrees:
         return self.of(neighbor.name) < self.of(self._links.name)
 
     def up(self) -> Neighbor | None:
-        """Algorithm 2: whom this broker sends its summary to. Of the neighbors of equal or higher degree, the one of
-        smallest degree."""
-        here = self._links.name
-        linked = [neighbor for neighbor in self._links.costs if self._is_agreed(here, neighbor.name)]
-        own = self.of(here)
-        eligible = [(self.of(neighbor.name), neighbor) for neighbor in linked if self.of(neighbor.name) >= own]
-        return min(eligible)[1] if eligible else None
+        """Algorithm 2: whom this broker sends its summary to."""
+        up = self.up_of(self._links.name)
+        return None if up is None else Neighbor(up)
+
+    def up_of(self, broker: str) -> str | None:
+        """Whom a broker sends its summary to: of its neighbors of equal or higher degree, the one of smallest
+        degree."""
+        self._refresh()
+        if broker not in self._ups:
+            costs = self._links.records[broker].costs
+            own = self.of(broker)
+            linked = [(self.of(other), other) for other, _ in costs if self._is_agreed(broker, other)]
+            eligible = [(degree, other) for degree, other in linked if degree >= own]
+            self._ups[broker] = min(eligible)[1] if eligible else None
+        return self._ups[broker]
+
+    def sent_by(self, broker: str) -> frozenset[str]:
+        """Merged_Brokers of the summary that a broker sends, when nothing is under way: itself, and what is sent by
+        those of lower degree that send to it. Since all know all links, everybody can say it of everybody."""
+        self._refresh()
+        if not self._senders:
+            for other in self._links.records:
+                self._senders.setdefault(self.up_of(other), []).append(other)
+        brokers, waiting = {broker}, [broker]
+        while waiting:
+            here = waiting.pop()
+            lower = [other for other in self._senders.get(here, ()) if self.of(other) < self.of(here)]
+            brokers.update(lower)
+            waiting += lower
+        return frozenset(brokers)
 
     def next_broker(self, checked: Collection[str], choice: Literal["degree", "nearest", "spread"]) -> str | None:
         """Algorithm 3: the broker that a notification goes to next; None if all that can be reached are checked. By

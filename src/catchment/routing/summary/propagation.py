@@ -76,9 +76,18 @@ class Propagation:
         """The summary of each neighbor as it was sent, by neighbor."""
         return {neighbor.name: self._incoming[neighbor].summary for neighbor in sorted(self._incoming)}
 
+    def examinable(self, neighbor: str) -> frozenset[str]:
+        """The brokers whose subscriptions we can examine in the summary of a neighbor: those that it names, if it is
+        for the neighbor to summarize for them. All brokers know all links, so all can say whose summaries are whose.
+        A neighbor that names others does not keep notifications from them. While links change, the two may differ for
+        a moment; then a walk visits more brokers, not fewer."""
+        if self.degrees.up_of(neighbor) != self._own.name:
+            return frozenset()
+        return self.degrees.sent_by(neighbor) & self._incoming[Neighbor(neighbor)].summary.merged_brokers
+
     def known(self) -> frozenset[str]:
         """Merged_Brokers of what this broker keeps: the brokers whose subscriptions it can examine."""
-        return frozenset([self._own.name]).union(*(some.merged_brokers for some in self.received().values()))
+        return frozenset([self._own.name]).union(*map(self.examinable, self.received()))
 
     def sent_brokers(self) -> frozenset[str]:
         """Merged_Brokers of what this broker should send."""
