@@ -4,7 +4,7 @@ import pytest
 
 from catchment import Filter, Notification
 from catchment.errors import InputError
-from catchment.routing.messages import Client, ClientDown, Neighbor, Routed
+from catchment.routing.messages import Client, ClientDown, LinkUp, Neighbor, Routed
 from catchment.routing.summary import core as summary_core
 from catchment.routing.summary.core import SummaryCore
 from catchment.routing.summary.messages import Summarized, SummaryChange, SummarySettings, WalkHeader, WeighedLinks
@@ -405,6 +405,12 @@ def test_a_relay_without_a_way_takes_the_walk_over():
     network.gets("b", "a", [Routed(later, WalkHeader(1, "c", ("a", "b"), ()))])
     network.gets("b", "a", [Routed(later, WalkHeader(1, "c", None, (0,)))])
     assert [broker for broker, _ in network.delivered] == ["d"]
+
+
+def test_a_neighbor_that_has_not_spoken_yet_gets_nothing():
+    core = SummaryCore("a")
+    core.on_message(LinkUp(), Neighbor("b"), 1)
+    assert core.on_notifications([Routed(Notification({"x": 1}, source="p", seq=1))], Client("p"), 1) == []
 
 
 def test_a_relay_neither_matches_nor_delivers():

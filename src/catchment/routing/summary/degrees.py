@@ -72,7 +72,9 @@ class Degrees:
         degree."""
         self._refresh()
         if broker not in self._ups:
-            costs = self._links.records[broker].costs
+            # A neighbor may not have stated its links yet.
+            record = self._links.records.get(broker)
+            costs = () if record is None else record.costs
             own = self.of(broker)
             linked = [(self.of(other), other) for other, _ in costs if self._is_agreed(broker, other)]
             eligible = [(degree, other) for degree, other in linked if degree >= own]
