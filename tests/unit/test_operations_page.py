@@ -24,6 +24,7 @@ LIMITS_IN = (
     "routing.siena.general",
     "routing.summary.core",
     "routing.summary.ids",
+    "routing.summary.own",
     "routing.summary.propagation",
 )
 

@@ -12,7 +12,7 @@ from catchment import Filter, Notification
 from catchment.errors import LimitError, RemoteProtocolError
 from catchment.routing.messages import LinkDown, Neighbor, Routed
 from catchment.routing.summary import core as summary_core
-from catchment.routing.summary import propagation, stream
+from catchment.routing.summary import own, propagation, stream
 from catchment.routing.summary.core import TOLD_IDS_MAX, WALK_BROKERS_MAX, SummaryCore
 from catchment.routing.summary.messages import (
     PatternIds,
@@ -222,6 +222,33 @@ def test_a_flood_of_brokers_is_bounded(network: Wired, monkeypatch: pytest.Monke
     network.hears("b", "a", WeighedLinks("d", 1, (), None))
     assert network.refused == []
     assert_refused(network, WeighedLinks("e", 1, (), None), "WALK_BROKERS_MAX", LimitError)
+
+
+def test_a_client_with_too_many_attributes_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(own, "OWN_ATTRIBUTES_MAX", 2)
+    network = Wired(SummaryCore, [("a", "b")])
+    network.subscribe("a", "1", "x > 1 and y > 1")
+    network.subscribe("a", "2", "z > 1")
+    (refusal,) = network.refused
+    assert "OWN_ATTRIBUTES_MAX" in str(refusal.error)
+    assert network.cores["a"].clients.subscriptions_count == 1
+    # When others are gone, there is room.
+    network.cancel("a", "1")
+    network.subscribe("a", "3", "z > 1 and y > 1")
+    assert len(network.refused) == 1
+    assert len(network.cores["b"].propagation.received()["a"]) == 1
+
+
+def test_a_sender_begins_anew_before_its_numbers_run_out(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(stream, "SCHEMA_ATTRIBUTES_MAX", 5)
+    network = Wired(SummaryCore, [("a", "b"), ("b", "c")])
+    for i in range(20):
+        network.subscribe("a", str(i), f"x{i} = 1")
+        if i:
+            network.cancel("a", str(i - 1))
+    assert network.refused == []
+    network.publish("c", {"x19": 1})
+    assert [broker for broker, _ in network.delivered] == ["a"]
 
 
 @pytest.mark.parametrize("degree", [0, -1, 10**7])

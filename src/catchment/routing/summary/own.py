@@ -7,9 +7,11 @@ subsumption). A number is never used again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
+from catchment.errors import LimitError
 from catchment.model.filter import Filter
 from catchment.routing.messages import Action, Cancel, Client, ClientRequest, Neighbor, Subscribe, Unsubscribe, Wanted
 from catchment.routing.parts.clients import ClientSide
@@ -18,6 +20,9 @@ from catchment.routing.siena.client_interest import ClientInterest
 from catchment.routing.siena.forwarding import Forwarding
 from catchment.routing.summary.merged import PairChange
 from catchment.routing.summary.rows import Brokers, Names, Pair, RowKey, demands_of
+
+# Different attributes that the filters of a broker's clients name: each id has a bit for each of them.
+OWN_ATTRIBUTES_MAX: Final = 4_096
 
 
 class _Filters(Protocol):
@@ -119,6 +124,8 @@ class OwnSubscriptions:
         self._filters: _Filters = _Roots(clients, name) if subsumes else _Each(clients)
         self._number_of: dict[Hashable, int] = {}
         self._next = 0
+        # How many filters name each attribute.
+        self._uses: Counter[str] = Counter()
         # By number: the filter, the attributes that it names, and its demands.
         self._numbered: dict[int, tuple[Filter, Names, tuple[RowKey, ...]]] = {}
 
@@ -148,8 +155,16 @@ class OwnSubscriptions:
     def request(self, message: ClientRequest, client: Client) -> tuple[list[Action], PairChange]:
         """Does what a client asks for. Returns the deliveries that follow, and the pairs that change. CatchmentError if
         the request cannot be done."""
+        if isinstance(message, Subscribe):
+            self._check_names({name for filter in filters_for(message.wanted) for name in filter.names})
         due = self._filters.request(message, client)
         return due, self._flushed()
+
+    def _check_names(self, names: set[str]) -> None:
+        """LimitError if there would be too many different attributes."""
+        count = len(self._uses) + sum(name not in self._uses for name in names)
+        if count > OWN_ATTRIBUTES_MAX:
+            raise LimitError("OWN_ATTRIBUTES_MAX", OWN_ATTRIBUTES_MAX, f"{count:,}", "use fewer names of attributes")
 
     def client_down(self, client: Client) -> PairChange:
         self._filters.client_down(client)
@@ -162,7 +177,11 @@ class OwnSubscriptions:
             # A filter that matches nothing has no number.
             number = self._number_of.pop(key, None)
             if number is not None:
-                _, _, demands = self._numbered.pop(number)
+                _, names, demands = self._numbered.pop(number)
+                self._uses.subtract(names)
+                for name in names:
+                    if not self._uses[name]:
+                        del self._uses[name]
                 code = self._brokers.code(self.name, number)
                 change.gone.extend((demand, code) for demand in demands)
         for key, filter in new_filters:
@@ -171,6 +190,7 @@ class OwnSubscriptions:
                 self._next += 1
                 names, demands = demands_of(filter)
                 self._numbered[number] = filter, names, demands
+                self._uses.update(names)
                 code = self._brokers.code(self.name, number)
                 change.new.extend((demand, code) for demand in demands)
         return change

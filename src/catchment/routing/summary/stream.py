@@ -12,7 +12,7 @@ of, a pair that is withdrawn and was never announced.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final, Literal
 
 from catchment.errors import CatchmentError, LimitError, RemoteProtocolError, shown
@@ -65,7 +65,7 @@ class Numbers:
 
     def unsaid(self) -> tuple[str, ...]:
         """The names that were numbered since this was last called."""
-        names = tuple(self._numbers)[self._said :]
+        names = tuple(islice(self._numbers, self._said, None))
         self._said = len(self._numbers)
         return names
 
@@ -93,7 +93,7 @@ class Outgoing:
         # What has changed until now is part of it.
         summary.flush()
         self.merged_brokers = frozenset(brokers)
-        parts = list(_parts(summary.rows()))
+        parts = list(_parts(summary.rows(), len({row.name for row, _ in summary.rows()}) // 8))
         messages: list[Summarized | SummaryChange] = []
         for i, pairs in enumerate(parts):
             # With the last part: until then, the neighbor must not take these brokers as examined.
@@ -123,6 +123,8 @@ class Outgoing:
         joined = tuple(self._broker_numbers[name] for name in sorted(after - self.merged_brokers))
         rows = len({row for row, _ in change.gone}) + len({row for row, _ in change.new})
         weight = sum(_weight(row) for row, _ in change.new) + rows * _ROW_BYTES + len(change.gone) * _PAIR_BYTES
+        # c3 of each id has a bit for each attribute.
+        weight += len(change.new) * len(self._attribute_numbers) // 8
         if weight > MESSAGE_BYTES:
             return None
         withdrawn, announced = self._rows(change.gone), self._rows(change.new)
@@ -189,8 +191,8 @@ def _weight(row: RowKey) -> int:
     return _PAIR_BYTES + _NAMED_BYTES + (4 * len(row.pattern.operand) if isinstance(row, PatternRow) else 0)
 
 
-def _parts(rows: Iterable[tuple[RowKey, Iterable[int]]]) -> Iterator[list[Pair]]:
-    """All pairs, in parts that each fit a message; at least one part."""
+def _parts(rows: Iterable[tuple[RowKey, Iterable[int]]], names_bytes: int) -> Iterator[list[Pair]]:
+    """All pairs, in parts that each fit a message; at least one part. c3 of an id takes at most `names_bytes`."""
     part: list[Pair] = []
     weight = 0
     for row, code in pairs_of(rows):
@@ -198,7 +200,7 @@ def _parts(rows: Iterable[tuple[RowKey, Iterable[int]]]) -> Iterator[list[Pair]]
             yield part
             part, weight = [], 0
         part.append((row, code))
-        weight += _weight(row) + _ROW_BYTES
+        weight += _weight(row) + _ROW_BYTES + names_bytes
     yield part
 
 
