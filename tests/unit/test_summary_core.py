@@ -199,11 +199,8 @@ def test_who_gets_another_up_ends_what_it_sent():
 
 
 def test_a_virtual_degree_takes_load_off_a_hub():
-    def make(name: str) -> SummaryCore:
-        return SummaryCore(name, SummarySettings(degree=2 if name == "05" else None))
-
     visits = {}
-    for what, network in (("plain", wired(FIGURE_7)), ("relieved", Wired(make, FIGURE_7))):
+    for what, network in (("plain", wired(FIGURE_7)), ("relieved", wired(FIGURE_7, degree={"05": 2}))):
         network.subscribe("03", "1", "x > 1")
         network.publish("01", {"x": 2})
         visits[what] = [routed.header.to for _, _, routed, relayed in network.copies if not relayed]
@@ -475,6 +472,7 @@ def test_bad_settings_are_refused():
     for given, message in (
         ({"period_ms": -1.0}, "period_ms of summary"),
         ({"degree": 0}, "degree of summary"),
+        ({"degree": {"b": 0}}, "degree of summary"),
         ({"sends": "much"}, "settings of summary"),
         ({"sends": "always"}, '"always" needs a period'),
         ({"hops": 3}, "settings of summary"),

@@ -133,7 +133,7 @@ class SummaryCore:
         self.clients = ClientSide()
         self._brokers = Brokers()
         self.own = OwnSubscriptions(name, self.clients, self._brokers, subsumes=settings.subsumes)
-        self.links = LinkStates(name, partial(_record, settings.degree))
+        self.links = LinkStates(name, partial(_record, settings.degree_of(name)))
         self.propagation = Propagation(self.own, self.links, self._brokers, settings)
         self._matched = 0
         self._versions = (-1, -1)

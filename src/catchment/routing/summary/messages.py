@@ -108,15 +108,19 @@ class SummarySettings(Settings, frozen=True):
     """`period_ms` is the time from one propagation to the next; 0 means that each change is propagated at once. `sends`
     says whether a neighbor gets differences of rows, the whole summary when it has changed, or the whole summary in
     every period. `degree` is the broker's virtual
-    degree. `next_broker` says which broker a notification goes to next: the one of highest degree, the nearest, or
+    degree, or a table of virtual degrees by broker. `next_broker` says which broker a notification goes to next: the one of highest degree, the nearest, or
     another from each broker, which spreads the load. With `subsumes`, only filters that no other filter of this
     broker's clients covers are summarized."""
 
     period_ms: float = 0.0
     sends: Literal["differences", "wholes", "always"] = "differences"
-    degree: int | None = None
+    degree: int | dict[str, int] | None = None
     next_broker: Literal["degree", "nearest", "spread"] = "degree"
     subsumes: bool = False
+
+    def degree_of(self, broker: str) -> int | None:
+        """The virtual degree of a broker; None if it has none."""
+        return self.degree.get(broker) if isinstance(self.degree, dict) else self.degree
 
 
 def checked_settings(settings: SummarySettings) -> SummarySettings:
@@ -125,6 +129,8 @@ def checked_settings(settings: SummarySettings) -> SummarySettings:
         raise InputError(f"period_ms of summary: 0 to {PERIOD_MS_MAX:,}, got {settings.period_ms}")
     if settings.sends == "always" and not settings.period_ms:
         raise InputError('sends of summary: "always" needs a period: set period_ms')
-    if settings.degree is not None and not 1 <= settings.degree <= DEGREE_MAX:
-        raise InputError(f"degree of summary: 1 to {DEGREE_MAX:,}, got {settings.degree}")
+    degrees = settings.degree.values() if isinstance(settings.degree, dict) else (settings.degree,)
+    for degree in degrees:
+        if degree is not None and not 1 <= degree <= DEGREE_MAX:
+            raise InputError(f"degree of summary: 1 to {DEGREE_MAX:,}, got {degree}")
     return settings

@@ -73,7 +73,7 @@ def _own_differences(simulation: Simulation, broker: str, core: SummaryCore) -> 
 
 def _degree(simulation: Simulation, broker: str, core: SummaryCore) -> int:
     links = sum(link.is_usable for link in simulation.links_of(broker))
-    return links if core.settings.degree is None else core.settings.degree
+    return core.settings.degree if isinstance(core.settings.degree, int) else links
 
 
 def _up(simulation: Simulation, broker: str, degrees: Mapping[str, int]) -> str | None:
