@@ -105,12 +105,14 @@ class WalkHeader(Header, frozen=True, gc=False):
 
 
 class SummarySettings(Settings, frozen=True):
-    """`period_ms` is the time from one propagation to the next; 0 means that each change is propagated at once. `sends`
+    """How summaries are propagated, and where notifications go.
+
+    `period_ms` is the time from one propagation to the next; 0 means that each change is propagated at once. `sends`
     says whether a neighbor gets differences of rows, the whole summary when it has changed, or the whole summary in
-    every period. `degree` is the broker's virtual
-    degree, or a table of virtual degrees by broker. `next_broker` says which broker a notification goes to next: the one of highest degree, the nearest, or
-    another from each broker, which spreads the load. With `subsumes`, only filters that no other filter of this
-    broker's clients covers are summarized."""
+    every period. `degree` is the broker's virtual degree, or a table of virtual degrees by broker. `next_broker` says
+    which broker a notification goes to next: the one of highest degree, the nearest, or another from each broker, which
+    spreads the load. With `subsumes`, only filters that no other filter of this broker's clients covers are
+    summarized."""
 
     period_ms: float = 0.0
     sends: Literal["differences", "wholes", "always"] = "differences"
