@@ -170,6 +170,7 @@ def test_merged_brokers_shrinks_after_a_cut():
     network.said.clear()
     network.link_down("a", "b")
     assert known(network)["c"] == {"b", "c", "d", "e"}
+    assert network.cores["c"].propagation.received()["b"].merged_brokers == {"b"}
     assert len(network.cores["c"].rows_of("b")) == 3
     # By a change of rows and of Merged_Brokers, not by a new summary.
     (change,) = [message for here, there, message in network.said if (here, there) == ("b", "c") and not links(message)]

@@ -42,6 +42,12 @@ class MaintainedAacs(Generic[D]):
     def add(self, demand: Range) -> None:
         """Adds a demand that was not there."""
         touched = self._overlapping(demand)
+        if len(touched) == 1 and touched[0][0][0] <= demand[0] and demand[1] <= touched[0][0][1]:
+            # The usual case: it lies in a row, which stays as it is.
+            row, members = touched[0]
+            members.add(demand)
+            self._moved(demand, None, row)
+            return
         hull = demand
         members = {demand}
         for (low, high), demands in touched:
