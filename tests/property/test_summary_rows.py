@@ -42,7 +42,7 @@ def toggled(demands: Iterable[Any]) -> Iterable[tuple[Any, bool]]:
 @given(st.lists(ranges, max_size=25))
 def test_maintained_ranges_are_the_joined_rows(demands):
     rows: dict[Any, Any] = {}
-    maintained: MaintainedAacs[Any] = MaintainedAacs(lambda demand, before, after: rows.update({demand: after}))
+    maintained = MaintainedAacs(lambda demand, before, after: rows.update({demand: after}))
     for demand, is_there in toggled(demands):
         (maintained.add if is_there else maintained.remove)(demand)
         there = {demand: row for demand, row in rows.items() if row is not None}

@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from catchment.routing.summary.sacs import Pattern, PatternIndex, generality
 
@@ -23,7 +23,7 @@ Range = tuple[int, int]
 Moved = Callable[[D, D | None, D | None], None]
 
 
-class MaintainedAacs(Generic[D]):
+class MaintainedAacs:
     """The joined rows of one attribute and kind of values. Demands and rows are ranges of keys."""
 
     def __init__(self, moved: Moved[Range]) -> None:

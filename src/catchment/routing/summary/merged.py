@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from catchment.routing.summary.maintained import MaintainedAacs, MaintainedSacs, Range
+from catchment.routing.summary.maintained import D, MaintainedAacs, MaintainedSacs, Range
 from catchment.routing.summary.rows import EVERYTHING, Pair, PatternRow, RangeRow, RowKey
-from catchment.routing.summary.sacs import Pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class MergedSummary:
         self._asked: dict[RowKey, dict[int, int]] = {}
         # By row: how many demands of each id are in it.
         self._rows: dict[RowKey, dict[int, int]] = {}
-        self._ranges: dict[tuple[str, str], MaintainedAacs[Range]] = {}
+        self._ranges: dict[tuple[str, str], MaintainedAacs] = {}
         self._patterns: dict[str, MaintainedSacs] = {}
         # By pair that was touched since the last flush: whether it was there then.
         self._was_there: dict[Pair, bool] = {}
@@ -94,7 +93,7 @@ class MergedSummary:
         match demand:
             case RangeRow(name, kind, low, high):
                 self._ranges[name, kind].remove((low, high))
-                if not any(self._ranges[name, kind]):
+                if next(iter(self._ranges[name, kind]), None) is None:
                     del self._ranges[name, kind]
             case PatternRow(name, pattern):
                 self._patterns[name].remove(pattern)
@@ -114,12 +113,14 @@ class MergedSummary:
 
     # --- rows ---
 
-    def _moved(self, key: Callable[[Range | Pattern], RowKey], demand: object, before: object, after: object) -> None:
-        """The ids of a demand go to another row. A demand that comes has no ids yet, and one that goes has none any
-        more: then there is nothing to do."""
-        for code in self._asked.get(key(demand), ()):  # type: ignore[arg-type]
-            self._count(key(after), code, 1)  # type: ignore[arg-type]
-            self._count(key(before), code, -1)  # type: ignore[arg-type]
+    def _moved(self, key: Callable[[D], RowKey], demand: D, before: D | None, after: D | None) -> None:
+        """The ids of a demand go to another row."""
+        for code in self._asked.get(key(demand), ()):
+            # A demand that comes has no ids yet, and one that goes has none any more.
+            assert before is not None
+            assert after is not None
+            self._count(key(after), code, 1)
+            self._count(key(before), code, -1)
 
     def _count(self, row: RowKey, code: int, step: int) -> None:
         codes = self._rows.setdefault(row, {})
