@@ -20,6 +20,7 @@ from catchment.sim.conformance.runs import outcome_of
 from tests.conformance import test_suite
 from tests.conformance.planted import Plant, assert_found
 from tests.unit import test_summary_core as steps
+from tests.unit import test_summary_walk as walks
 
 # Besides those of the suite.
 MORE_SEEDS = range(7, 25)
@@ -208,8 +209,8 @@ def test_is_found(entry: str, plant: Plant, monkeypatch: pytest.MonkeyPatch):
 
 # Clients see nothing of these, because their broker delivers nothing twice: tests that look at each copy find them.
 SEEN_IN_STEPS: list[tuple[Plant, Callable[[], None]]] = [
-    (the_list_is_ignored, steps.test_who_is_on_the_list_is_not_told_again),
-    (a_relay_delivers, steps.test_a_relay_neither_matches_nor_delivers),
+    (the_list_is_ignored, walks.test_who_is_on_the_list_is_not_told_again),
+    (a_relay_delivers, walks.test_a_relay_neither_matches_nor_delivers),
     (what_equals_send_is_passed_on, steps.test_what_equals_send_is_known_and_not_passed_on),
     (merged_brokers_only_grows, steps.test_merged_brokers_shrinks_after_a_cut),
     (removal_leaves_the_wide_row, steps.test_a_join_of_ranges_is_undone),
