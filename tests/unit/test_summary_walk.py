@@ -117,6 +117,21 @@ def test_a_relay_neither_matches_nor_delivers():
     assert [(here, there, relayed) for here, there, _, relayed in network.copies] == [("b", "c", True)]
 
 
+def test_rows_and_ids_that_are_looked_up_are_counted():
+    """What T1 and T2 of §5.2.4 count: the rows that values satisfy, and the ids in them."""
+    network = wired(LINE)
+    for i, text in enumerate(("x > 1", "x > 2 and s = 'a'", "s >* 'b'")):
+        network.subscribe("a", str(i), text)
+    for values, steps in (({"x": 5}, 1 + 2), ({"x": 5, "s": "a"}, 2 + 3), ({"s": "c"}, 0), ({"y": 1}, 0)):
+        before = network.cores["b"].inspect().work.looked_up
+        network.publish("b", values)
+        assert network.cores["b"].inspect().work.looked_up - before == steps
+    # What was counted is not lost with the link.
+    counted = network.cores["b"].inspect().work.looked_up
+    network.link_down("a", "b")
+    assert network.cores["b"].inspect().work.looked_up == counted == 8
+
+
 def test_what_goes_round_ends(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(summary_core, "HOPS_MAX", 3)
     network = wired(LINE)
