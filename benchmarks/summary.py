@@ -55,7 +55,6 @@ SIZES = (10, 30, 100, 300, 1_000, 10_000, 100_000, 1_000_000)
 OTHERS = (("W1", 1_000), ("W1", 10_000), ("W2", 1_000), ("W2", 10_000))
 ROOTS_MAX = 10_000
 NOTIFICATIONS = 200
-PAIRS_MAX = 100_000_000
 RESULT = Path(__file__).parent / "results" / "summary.md"
 
 # --- the text's workload ------------------------------------------------------------------------
@@ -146,7 +145,7 @@ def told(some: Sequence[Filter]) -> Told:
     seconds = process_time() - start
     incoming = Incoming("a", Brokers(), lambda name: True)
     for message in messages:
-        incoming.hear(message, PAIRS_MAX)
+        incoming.hear(message)
     wire_bytes = sum(len(frame(message, LINK_FRAME_BYTES_MAX)) for message in messages)
     rows = [(row, list(codes)) for row, codes in incoming.summary.rows()]
     return Told(incoming.summary, len(rows), _equation_bytes(rows), wire_bytes, seconds)

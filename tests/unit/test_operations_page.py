@@ -25,7 +25,7 @@ LIMITS_IN = (
     "routing.summary.core",
     "routing.summary.ids",
     "routing.summary.own",
-    "routing.summary.propagation",
+    "routing.summary.stream",
 )
 
 

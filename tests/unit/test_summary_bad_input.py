@@ -12,7 +12,7 @@ from catchment import Filter, Notification
 from catchment.errors import LimitError, RemoteProtocolError
 from catchment.routing.messages import LinkDown, Neighbor, Routed
 from catchment.routing.summary import core as summary_core
-from catchment.routing.summary import own, propagation, stream
+from catchment.routing.summary import own, stream
 from catchment.routing.summary.core import TOLD_IDS_MAX, WALK_BROKERS_MAX, SummaryCore
 from catchment.routing.summary.messages import (
     PatternIds,
@@ -205,7 +205,7 @@ def test_a_neighbor_that_should_send_no_summary_is_not_believed():
 
 
 def test_a_flood_of_rows_is_bounded(network: Wired, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(propagation, "SUMMARY_PAIRS_MAX", 10)
+    monkeypatch.setattr(stream, "SUMMARY_PAIRS_MAX", 10)
     ids = tuple(range(20))
     flood = replace(GOOD, ids=((b"\x01", ((0, ids),)),), rows=Rows((replace(X, ids=((0, ids),)),)))
     assert_refused(network, flood, "SUMMARY_PAIRS_MAX", LimitError)

@@ -41,9 +41,6 @@ from catchment.routing.summary.rows import NUMBERS_MAX, Brokers, Names, Pair
 from catchment.routing.summary.stream import Incoming, Outgoing
 
 PROPAGATE: Final = "propagate"
-# Pairs of a row and an id in the summaries of all neighbors together: some gigabytes. A neighbor that sends more loses
-# its link.
-SUMMARY_PAIRS_MAX: Final = 8_000_000
 
 
 class Propagation:
@@ -128,7 +125,7 @@ class Propagation:
         """A neighbor has sent its summary, or a change of it. RemoteProtocolError or LimitError if it cannot be."""
         incoming = self._incoming[source]
         others = sum(some.summary.pairs_count for each, some in self._incoming.items() if each != source)
-        change = incoming.hear(message, SUMMARY_PAIRS_MAX - others)
+        change = incoming.hear(message, others)
         self.version += 1
         if self._merged is not None and source in self._lower:
             self._merged.add(self._of_others(change.new))

@@ -17,6 +17,7 @@ from typing import Final, Literal
 
 from catchment.errors import CatchmentError, LimitError, RemoteProtocolError, shown
 from catchment.model.values import KEY_BOUNDS, Type, checked_name
+from catchment.routing.parts.remote import check_limit
 from catchment.routing.summary.aacs import BOOL, NUMBER, TIME
 from catchment.routing.summary.ids import SCHEMA_ATTRIBUTES_MAX
 from catchment.routing.summary.merged import MergedSummary, PairChange
@@ -36,6 +37,9 @@ from catchment.routing.summary.rows import (
 )
 from catchment.routing.summary.sacs import Pattern
 
+# Pairs of a row and an id in the summaries of all neighbors together: some gigabytes. A neighbor that sends more loses
+# its link.
+SUMMARY_PAIRS_MAX: Final = 8_000_000
 # About how long one message gets: a link carries nothing else meanwhile. A quarter of the longest frame.
 MESSAGE_BYTES: Final = 8 * 1_048_576
 # Of these, about: a row without its operand, an id in a row, an id with its attributes.
@@ -219,15 +223,15 @@ class Incoming:
         self._attributes: list[str] = []
         self._names: list[str] = []
 
-    def hear(self, message: Summarized | SummaryChange, pairs_max: int) -> PairChange:
+    def hear(self, message: Summarized | SummaryChange, pairs_elsewhere: int = 0) -> PairChange:
         """Takes in a message. Returns the pairs that have gone and come. RemoteProtocolError or LimitError if the
-        message cannot be: then nothing has changed. `pairs_max` is how many pairs there may be now."""
+        message cannot be: then nothing has changed. `pairs_elsewhere` is how many pairs other neighbors have sent."""
         try:
             if isinstance(message, Summarized):
-                return self._replace(message, pairs_max)
+                return self._replace(message, pairs_elsewhere)
             if message.after != self._seq:
                 raise self._wrong(f"told a change of its summary after {message.after}, known is {self._seq}")
-            return self._change(message, pairs_max)
+            return self._change(message, pairs_elsewhere)
         except (RemoteProtocolError, LimitError):
             raise
         except CatchmentError as problem:
@@ -237,13 +241,13 @@ class Incoming:
     def _wrong(self, what: str) -> RemoteProtocolError:
         return RemoteProtocolError(self._neighbor, what)
 
-    def _replace(self, message: Summarized, pairs_max: int) -> PairChange:
+    def _replace(self, message: Summarized, pairs_elsewhere: int) -> PairChange:
         """A whole summary: taken in beside the old one, which it then replaces."""
         anew = Incoming(self._neighbor, self._brokers, self._is_known)
         change = SummaryChange(
             message.seq, 0, message.attributes, message.brokers, (), message.merged, message.ids, Rows(), message.rows
         )
-        anew._change(change, pairs_max)
+        anew._change(change, pairs_elsewhere)
         before, after = self.summary, anew.summary
         after.looked_up = before.looked_up
         self.summary, self._seq, self._attributes, self._names = after, anew._seq, anew._attributes, anew._names
@@ -252,7 +256,7 @@ class Incoming:
             [pair for pair in after.pairs() if pair not in before],
         )
 
-    def _change(self, message: SummaryChange, pairs_max: int) -> PairChange:
+    def _change(self, message: SummaryChange, pairs_elsewhere: int) -> PairChange:
         attributes = self._grown(self._attributes, message.attributes, "attributes")
         brokers = self._grown(self._names, message.brokers, "brokers")
         for name in message.attributes:
@@ -266,10 +270,8 @@ class Incoming:
         for bits, ids in message.ids:
             names |= dict.fromkeys(reading.codes(ids), reading.names(bits))
         change = PairChange(list(reading.pairs(message.withdrawn)), list(reading.pairs(message.announced)))
-        if len(change.new) - len(change.gone) + self.summary.pairs_count > pairs_max:
-            raise LimitError(
-                "SUMMARY_PAIRS_MAX", pairs_max, f"{len(change.new):,} more", "split the network, or set subsumes"
-            )
+        count = pairs_elsewhere + self.summary.pairs_count + len(change.new) - len(change.gone)
+        check_limit("SUMMARY_PAIRS_MAX", SUMMARY_PAIRS_MAX, count)
         self._check(change, names)
         self.summary.change(change, names)
         self.summary.merged_brokers = merged
