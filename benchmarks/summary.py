@@ -21,6 +21,8 @@ W1, W2   as in `./dev bench matching`.
 
 Python's cycle collector is off: with a million subscriptions it would look at the same objects over and over.
 Above --roots-max subscriptions the poset takes too long, and all filters stand for the roots.
+
+A second table has the text's model of what propagation costs in a network of 24 brokers.
 """
 
 from __future__ import annotations
@@ -43,11 +45,13 @@ from catchment.model.values import Value
 from catchment.routing.poset import Poset
 from catchment.routing.siena.messages import Wants
 from catchment.routing.summary.merged import MergedSummary
+from catchment.routing.summary.model import broadcast_cost, siena_cost, summary_cost
 from catchment.routing.summary.received import ReceivedSummary
 from catchment.routing.summary.rows import Brokers, PatternRow, RangeRow, demands_of
 from catchment.routing.summary.sizes import TextParameters, aacs_bytes, sacs_bytes
 from catchment.routing.summary.stream import Incoming, Outgoing
 from catchment.sim.benchmark_data import filters, notifications
+from catchment.sim.topology import backbone
 from catchment.wire.frames import LINK_FRAME_BYTES_MAX, frame
 
 SEED = 1
@@ -243,6 +247,45 @@ def line_of(name: str, size: int, runs: int, roots_max: int) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+# --- the text's model of a network --------------------------------------------------------------
+
+MODEL_HEADER = (
+    "| σ | subsumed | messages, summary | messages, SIENA | bytes, SIENA ÷ summary | bytes, broadcast ÷ summary "
+    "| stored, SIENA ÷ summary |\n|--:|--:|--:|--:|--:|--:|--:|"
+)
+MODEL_ABOUT = (
+    "The text's model (`routing/summary/model.py`), with Table 2: what it costs to propagate σ subscriptions of each "
+    "of 24 brokers, least–greatest over three backbones (`sim/topology.py`, seeds 1 to 3). The text says: 4 to 8 times "
+    "under SIENA, up to three orders of magnitude under broadcast, 2 to 5 times less stored."
+)
+
+
+def model_lines() -> list[str]:
+    text = TextParameters()
+    networks = [backbone(seed).neighbors() for seed in (1, 2, 3)]
+    lines = []
+    for subscriptions in (10, 100, 1_000):
+        for share in (0.1, 0.5, 0.9):
+            ours = [summary_cost(links, subscriptions, share, text) for links in networks]
+            siena = [siena_cost(links, subscriptions, share, text) for links in networks]
+            broadcast = [broadcast_cost(links, subscriptions, text) for links in networks]
+            cells = (
+                f"{subscriptions:,}",
+                f"{share:.0%}",
+                _range([cost.messages for cost in ours], 0),
+                _range([cost.messages for cost in siena], 0),
+                _range([its.sent_bytes / mine.sent_bytes for its, mine in zip(siena, ours, strict=True)], 1),
+                _range([its.sent_bytes / mine.sent_bytes for its, mine in zip(broadcast, ours, strict=True)], 0),
+                _range([its.stored_bytes / mine.stored_bytes for its, mine in zip(siena, ours, strict=True)], 1),
+            )
+            lines.append(f"| {' | '.join(cells)} |")
+    return ["", MODEL_ABOUT, "", MODEL_HEADER, *lines]
+
+
+def _range(values: Sequence[float], digits: int) -> str:
+    return f"{min(values):,.{digits}f}–{max(values):,.{digits}f}"
+
+
 def write(lines: Sequence[str], arguments: Sequence[str], runs: int, *, is_appended: bool) -> None:
     command = " ".join(["./dev bench summary", *arguments])
     about = f"`{command}`, seed {SEED}, {NOTIFICATIONS} notifications, {runs} runs each: median (least–greatest). "
@@ -250,7 +293,8 @@ def write(lines: Sequence[str], arguments: Sequence[str], runs: int, *, is_appen
     about += "The columns are explained in `benchmarks/summary.py`."
     before = RESULT.read_text("utf-8").rstrip("\n").split("\n") if is_appended else ["# Summaries"]
     RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text("\n".join([*before, "", about, "", HEADER, *lines, ""]), "utf-8")
+    model = [] if is_appended else model_lines()
+    RESULT.write_text("\n".join([*before, "", about, "", HEADER, *lines, *model, ""]), "utf-8")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -270,6 +314,8 @@ def main(arguments: Sequence[str]) -> int:
     for name, size in cases:
         lines.append(line_of(name, size, given.runs, given.roots_max))
         print(lines[-1], flush=True)
+    if not given.append:
+        print(*model_lines(), sep="\n")
     print(f"{perf_counter() - start:,.0f} s")
     if not given.no_write:
         write(lines, arguments, given.runs, is_appended=given.append)

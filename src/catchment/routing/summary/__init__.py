@@ -4,6 +4,7 @@ aacs, sacs     the rows of one attribute: ranges of values, patterns of strings
 ids            ids of three parts, and schemas
 summary        a summary that is built at once, and Algorithm 1
 sizes          the text's equations
+model          the text's model of what propagation costs in a network
 
 rows           rows and ids as pairs: what the files below work with
 maintained     rows that stay right while demands come and go
