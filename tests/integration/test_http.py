@@ -136,7 +136,9 @@ def test_half_a_request(http, broker, caplog):
     """A client that leaves in the middle of a body leaves nothing behind."""
     address = broker.http.address
     with socket.create_connection((address.host, address.port)) as half:
-        half.sendall(b"POST /events HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nce-specversion: 1.0\r\n\r\nhalf")
+        half.sendall(
+            b"POST /events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\nce-specversion: 1.0\r\n\r\nhalf"
+        )
     until(lambda: ("POST", 400) in broker.http.pages.answers.counts, "the answer that nobody reads")
     assert metrics(http)["catchment_notifications_published_total"] == 0
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
@@ -159,6 +161,11 @@ def test_unadvertised_events_are_refused(live):
         connect_blocking(f"catchment://{broker.address}", identity="/tests") as client,
     ):
         client.advertise("id any, source any, type any, specversion any, level < 3")
+        # The name belongs to the client that uses it, until it lets HTTP publishers use it too.
+        answer = http.post("/events", content=json.dumps([an_event("0", level=1)]), headers=BATCHED)
+        assert (answer.status_code, answer.json()["accepted"]) == (422, 0)
+        assert "'/tests' belongs to another client" in answer.json()["errors"][0]["reason"]
+        client.map_identity("/tests", "@http")
         id = subscribe(http)
         events = [an_event("1", level=1), an_event("2", level=9), an_event("3", level=2)]
         answer = http.post("/events", content=json.dumps(events), headers=BATCHED)

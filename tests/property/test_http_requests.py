@@ -8,7 +8,7 @@ from msgspec.json import decode, encode
 
 from catchment.broker.config import Config
 from catchment.broker.http.binding import BATCHED, STRUCTURED, notifications_of
-from catchment.broker.http.pages import problem_of
+from catchment.broker.http.problems import problem_of
 from catchment.broker.http.subscriptions import HttpSubscriptions
 from catchment.errors import CatchmentError, InputError
 from catchment.model.cloudevents import cloudevent_of

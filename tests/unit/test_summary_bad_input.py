@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from catchment import Filter, Notification
 from catchment.errors import LimitError, RemoteProtocolError
 from catchment.routing.messages import LinkDown, Neighbor, Routed
-from catchment.routing.summary import core as summary_core
+from catchment.routing.parts import link_states
+from catchment.routing.parts.link_states import BROKERS_MAX
 from catchment.routing.summary import own, stream
-from catchment.routing.summary.core import TOLD_IDS_MAX, WALK_BROKERS_MAX, SummaryCore
+from catchment.routing.summary.core import TOLD_IDS_MAX, SummaryCore
 from catchment.routing.summary.messages import (
     PatternIds,
     RangeIds,
@@ -218,10 +219,14 @@ def test_a_flood_of_attributes_is_bounded(network: Wired, monkeypatch: pytest.Mo
 
 
 def test_a_flood_of_brokers_is_bounded(network: Wired, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(summary_core, "WALK_BROKERS_MAX", 4)
-    network.hears("b", "a", WeighedLinks("d", 1, (), None))
-    assert network.refused == []
-    assert_refused(network, WeighedLinks("e", 1, (), None), "WALK_BROKERS_MAX", LimitError)
+    """Brokers that nobody has a link to find no room, and take none from others."""
+    monkeypatch.setattr(link_states, "BROKERS_MAX", 6)
+    for i in range(20):
+        network.hears("b", "a", WeighedLinks(f"ghost{i}", 1, (), None))
+    assert len(network.cores["b"].links.records) <= 6
+    assert {"a", "b", "c"} <= set(network.cores["b"].links.records)
+    network.publish("b", {"x": 2})
+    assert [broker for broker, _ in network.delivered] == ["c"]
 
 
 def test_a_client_with_too_many_attributes_is_refused(monkeypatch: pytest.MonkeyPatch):
@@ -259,7 +264,7 @@ def test_a_virtual_degree_that_cannot_be(degree: int, network: Wired):
 @pytest.mark.parametrize(
     ("header", "reason"),
     [
-        (WalkHeader(1, "b", tuple(map(str, range(WALK_BROKERS_MAX + 1))), ()), "WALK_BROKERS_MAX"),
+        (WalkHeader(1, "b", tuple(map(str, range(BROKERS_MAX + 1))), ()), "BROKERS_MAX"),
         (WalkHeader(1, "b", None, tuple(range(TOLD_IDS_MAX + 1))), "TOLD_IDS_MAX"),
     ],
 )

@@ -3,6 +3,7 @@
 name = "north"
 listen = "127.0.0.1:7400"
 http = "127.0.0.1:7480"     # the same for HTTP; without it there is none
+allowed_hosts = ["broker.example"]   # names of this broker over HTTP, besides its address and localhost
 neighbors = ["127.0.0.1:7401", "catchment://south.example:7400"]
 routing = "siena general"
 costs = { "127.0.0.1:7401" = 3 }
@@ -21,10 +22,11 @@ from typing import Any, Final
 
 from msgspec import Struct, ValidationError, convert
 
+from catchment.broker.hosts import ALLOWED_HOSTS_MAX, host_name
 from catchment.errors import InputError, shown
+from catchment.model.names import name_refusal
 from catchment.routing.core import RoutingCore
 from catchment.routing.systems import DEFAULT_SYSTEM, system_named
-from catchment.wire.greetings import broker_name_refusal
 
 DEFAULT_PORT: Final = 7400
 DEFAULT_HTTP_PORT: Final = 7480
@@ -60,14 +62,24 @@ class Config:
     # Of the routing system, as they are written in the file.
     settings: Mapping[str, Any] = field(default_factory=dict)
     http: Address | None = None
+    allowed_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        _check_hosts(self.allowed_hosts)
         system_named(self.routing).settings_of(self.settings)
-        if refusal := broker_name_refusal(self.name):
+        if refusal := name_refusal(self.name):
             raise InputError(f"name: {refusal}")
 
     def make_core(self) -> RoutingCore[Any]:
         return system_named(self.routing).core(self.name, self.settings)
+
+
+def _check_hosts(names: tuple[str, ...]) -> None:
+    if len(names) > ALLOWED_HOSTS_MAX:
+        raise InputError(f"allowed_hosts has {len(names):,} names: ALLOWED_HOSTS_MAX is {ALLOWED_HOSTS_MAX:,}")
+    for name in names:
+        if not host_name(name):
+            raise InputError(f"allowed_hosts: {shown(name)} is no host: write a name or an address, without a port")
 
 
 class _Table(Struct, forbid_unknown_fields=True):
@@ -78,6 +90,7 @@ class _Table(Struct, forbid_unknown_fields=True):
     routing: str | None = None
     settings: dict[str, Any] = {}
     http: str | None = None
+    allowed_hosts: list[str] = []
 
 
 def read_config(path: Path) -> Config:
@@ -99,4 +112,5 @@ def read_config(path: Path) -> Config:
         given.routing if table.routing is None else table.routing,
         table.settings,
         None if table.http is None else Address.parse(table.http, DEFAULT_HTTP_PORT),
+        tuple(table.allowed_hosts),
     )

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 CONFIG_HELP: Final = "A TOML file. Default: a broker that is reached only from this machine."
 HTTP_HELP: Final = "Where the broker speaks HTTP. Default: it does not."
+HOST_HELP: Final = (
+    "A name of this broker over HTTP, as it stands in a browser's address line, besides its address and localhost. "
+    "You can repeat the option."
+)
 ROUTING_HELP: Final = (
     f"The routing system, the same in the whole network: {', '.join(SYSTEMS)}. Default: {DEFAULT_SYSTEM}."
 )
@@ -36,6 +40,7 @@ def serve(
     name: Annotated[str | None, Parameter(help="The broker's name, unique in the network.", metavar="NAME")] = None,
     listen: Annotated[str | None, Parameter(help="Where the broker listens.", metavar="HOST:PORT")] = None,
     http: Annotated[str | None, Parameter(help=HTTP_HELP, metavar="HOST:PORT")] = None,
+    allowed_host: Annotated[list[str] | None, Parameter(help=HOST_HELP, metavar="NAME", negative="")] = None,
     neighbor: Annotated[list[str] | None, Parameter(help=NEIGHBOR_HELP, metavar="HOST:PORT", negative="")] = None,
     routing: Annotated[str | None, Parameter(help=ROUTING_HELP, metavar="NAME")] = None,
     setting: Annotated[
@@ -52,6 +57,7 @@ def serve(
         "name": name,
         "listen": listen,
         "http": http,
+        "allowed_hosts": allowed_host,
         "neighbors": neighbor,
         "routing": routing,
         "settings": setting,
@@ -88,8 +94,10 @@ def _config(path: str | None, options: dict[str, Any]) -> Config:
             if name in changes:
                 changes[name] = Address.parse(changes[name], port)
         if "neighbors" in changes:
-            # Neighbors alone are added to those of the file, not put in their place.
+            # Neighbors and hosts alone are added to those of the file, not put in their place.
             changes["neighbors"] = (*config.neighbors, *map(Address.parse, changes["neighbors"]))
+        if "allowed_hosts" in changes:
+            changes["allowed_hosts"] = (*config.allowed_hosts, *changes["allowed_hosts"])
         if "settings" in changes:
             routing = changes.get("routing", config.routing)
             changes["settings"] = {**config.settings, **assigned([routing], changes["settings"])[routing]}
@@ -104,7 +112,9 @@ def _config(path: str | None, options: dict[str, Any]) -> Config:
 def _say_ready(broker: Broker, as_json: bool) -> None:
     config = broker.config
     if as_json:
-        print(json.dumps({"name": config.name, "address": str(broker.address), "routing": config.routing}), flush=True)
+        ready = {"name": config.name, "address": str(broker.address), "routing": config.routing}
+        http = {} if broker.http is None else {"http": str(broker.http.address)}
+        print(json.dumps({**ready, **http}), flush=True)
         return
     print(f"{config.name} is listening at catchment://{broker.address} ({config.routing})", flush=True)
     print(f'try:  catchment sub "level > 3" --url {broker.address}', flush=True)

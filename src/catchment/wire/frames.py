@@ -325,6 +325,8 @@ class Decoder(Generic[M]):
     """Bytes, in pieces of any size, to messages of a kind or a union of kinds. From clients also `Unfit`."""
 
     def __init__(self, kinds: Any, bytes_max: int = FRAME_BYTES_MAX) -> None:
+        # Frames that have come whole. While `unfinished_bytes` is not 0, it is the number of the frame that is coming.
+        self.frames_count = 0
         self._buffer = bytearray()
         self.expect(kinds, bytes_max)
 
@@ -332,6 +334,11 @@ class Decoder(Generic[M]):
         """From the next frame on these messages may come."""
         self._decode, self._decode_plain = _decoders(kinds)
         self._bytes_max = bytes_max
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """How much has come of a frame that has not come whole."""
+        return len(self._buffer)
 
     def feed(self, data: bytes) -> list[M]:
         """The messages that are complete now. WireError if something else came; nothing may be fed after that."""
@@ -356,6 +363,7 @@ class Decoder(Generic[M]):
                 if end - start - 4 < length:
                     break
                 start += 4 + length
+                self.frames_count += 1
                 yield bytes(source[start - length : start])
         finally:
             if source is buffer:

@@ -19,6 +19,8 @@ Out of place  A message that may not come in this state, or a bad frame, ends th
 Silence       Each tick of an established connection a broker sends a `Ping`. When more than SILENT_TICKS_MAX ticks have
               passed without a byte from the other side, it is taken for dead. Ticks are counted, not seconds: if this
               process was busy for long, what came meanwhile has not been read yet.
+Drips         A frame that has begun to come must come whole within FRAME_TICKS_MAX ticks. So nobody fills the memory of
+              the other side with frames that never end.
 End           ENDED is left by nothing. What comes later is dropped, and the driver drops what is put.
 
 Bytes to write are returned by the method that makes them, or come with an event: the driver writes them in that order.
@@ -36,7 +38,7 @@ from msgspec import Struct
 
 from catchment.errors import shown
 from catchment.model.notification import Notification
-from catchment.routing.messages import BrokerMessage, ClientRequest, Said
+from catchment.routing.messages import BrokerMessage, ClientSaid, LinkMessage, Said
 from catchment.wire.frames import HELLO_BYTES_MAX, REASON_CODEPOINTS_MAX, VERSION, Decoder, WireError, frame
 from catchment.wire.greetings import (
     ThisBroker,
@@ -72,6 +74,11 @@ HANDSHAKE_S: Final = 10.0
 TICK_S: Final = 5.0
 # Ticks without a byte from the other side before it is taken for dead.
 SILENT_TICKS_MAX: Final = 3
+# Ticks that a frame may take to come once it has begun: a minute. The longest frame of a link then needs 5 Mbit/s.
+FRAME_TICKS_MAX: Final = 12
+# Notifications that `Published` collects before it is handed over. A call of a core with fewer costs more for each;
+# one with more keeps everybody else waiting for longer.
+PUBLISHED_MAX: Final = 512
 # How long the other side may take to answer when `ask_life` wants to know whether it is there.
 ANSWER_S_MAX: Final = 2.0
 
@@ -83,7 +90,8 @@ _PONG: Final = frame(Pong())
 
 
 class Published(Struct, frozen=True, gc=False):
-    """All publications of one read that follow one another: a broker handles them in one call."""
+    """Publications of one read that follow one another: a broker handles them in one call. They have PUBLISHED_MAX
+    notifications or a few more; further publications of the read are another event."""
 
     publications: tuple[Publish, ...]
 
@@ -92,6 +100,10 @@ class Write(Struct, frozen=True, gc=False):
     """A frame for the other side: the answer to its `Ping`, or a `Ping`."""
 
     frame: bytes
+
+
+class Answered(Struct, frozen=True):
+    """The other side has answered `ask_life`: it is there."""
 
 
 class Ended(Struct, frozen=True):
@@ -110,6 +122,7 @@ Event = (
     Published
     | Batch[Any]
     | BrokerMessage
+    | LinkMessage
     | Request
     | Look
     | Unfit
@@ -122,7 +135,9 @@ Event = (
     | Credit
     | Hello
     | Welcome
+    | Pong
     | Write
+    | Answered
     | Ended
 )
 
@@ -142,6 +157,9 @@ class Session:
         self.frame_bytes = 0
         self._language = language
         self._silent_ticks = 0
+        # The number of the frame that was coming at the last tick, and for how many ticks it has been.
+        self._coming_frame = -1
+        self._coming_ticks = 0
         self._asked_at: float | None = None
         self._left_when_asked = 0
         self._decoder: Decoder[Any] = Decoder(Goodbye, HELLO_BYTES_MAX)
@@ -171,6 +189,7 @@ class Session:
             return
         self._silent_ticks = 0
         publications: list[Publish] = []
+        collected = 0
         try:
             for body in self._decoder.bodies(data):
                 if self.is_ended:
@@ -178,11 +197,16 @@ class Session:
                 message = self._decoder.decoded(body)
                 if type(message) is Publish:
                     publications.append(message)
+                    # A publication of nothing is work too.
+                    collected += len(message.notifications) or 1
+                    if collected >= PUBLISHED_MAX:
+                        yield Published(tuple(publications))
+                        publications, collected = [], 0
                     continue
                 if publications:
                     # They came before this message, which may depend on them.
                     yield Published(tuple(publications))
-                    publications = []
+                    publications, collected = [], 0
                 event = self._event(message)
                 if event is not None:
                     self.frame_bytes = len(body)
@@ -217,8 +241,9 @@ class Session:
     def _pinged(self, message: Ping) -> Event:
         return Write(_PONG)
 
-    def _ponged(self, message: Pong) -> None:
-        self._asked_at = None
+    def _ponged(self, message: Pong) -> Event:
+        was_asked, self._asked_at = self._asked_at is not None, None
+        return Answered() if was_asked else message
 
     def _left(self, message: Goodbye) -> Event:
         self._change("receives", Goodbye)
@@ -242,14 +267,17 @@ class Session:
 
     # --- time ---
 
-    def on_tick(self, now: float, shows_life: bool = False) -> Write | Ended | None:
+    def on_tick(self, now: float, shows_life: bool = False, was_read: bool = True) -> Write | Ended | None:
         """Called every TICK_S, and when the deadline has come. `shows_life`: the driver knows a reason why the other
-        side is not silent though nothing came from it. It takes what was written to it, or we do not read.
+        side is not silent though nothing came from it. It takes what was written to it, or we do not read. `was_read`:
+        we did read since the last tick, so that a frame that is not whole is late by the fault of the other side.
 
         After the end, too: if the other side does not even take the `Goodbye`, `Ended` comes a second time, and the
         driver waits no longer."""
         if self.state in HANDSHAKE:
             return None if now < self.deadline else self._late()
+        if was_read and not self.is_ended and self._is_dripping():
+            return self._ended(f"FRAME_TICKS_MAX is {FRAME_TICKS_MAX}: a frame did not come whole in so many ticks")
         self._silent_ticks = 0 if shows_life else self._silent_ticks + 1
         if self._silent_ticks <= SILENT_TICKS_MAX:
             return None if self.is_ended else self._keep_alive()
@@ -262,6 +290,18 @@ class Session:
         missing = "Hello" if self.state is State.ACCEPTED else "answer to Hello"
         self._change("notices", Happening.LATE)
         return self._said_goodbye(f"no {missing} within {HANDSHAKE_S:g} s")
+
+    def _is_dripping(self) -> bool:
+        """Whether the same frame has been coming for too many ticks."""
+        coming = self._decoder.frames_count if self._decoder.unfinished_bytes else -1
+        self._coming_ticks = self._coming_ticks + 1 if coming == self._coming_frame != -1 else 0
+        self._coming_frame = coming
+        return self._coming_ticks > FRAME_TICKS_MAX
+
+    @property
+    def unfinished(self) -> tuple[int, int]:
+        """The number of the frame that is coming, and how many bytes of it have come. They are valid between reads."""
+        return self._decoder.frames_count, self._decoder.unfinished_bytes
 
     def _keep_alive(self) -> Write | None:
         return Write(_PING)
@@ -340,11 +380,12 @@ class BrokerSession(Session):
         self._change("sends", HelloOf.BROKER)
         return frame(hello)
 
-    def welcome(self, credit: int = 0) -> bytes:
-        """The answer to a `Hello`; `credit` is for a client."""
+    def welcome(self, credit: int = 0, now: int = 0, last_seq: int | None = None) -> bytes:
+        """The answer to a `Hello`. The arguments are for a client: its credit, the broker's clock, and the last number
+        of the client that the broker knows."""
         broker = self._broker
         if self.state is State.CLIENT_CAME:
-            welcome = Welcome(VERSION, broker.name, broker.routing, credit=credit)
+            welcome = Welcome(VERSION, broker.name, broker.routing, credit=credit, now=now, last_seq=last_seq)
         else:
             welcome = Welcome(VERSION, broker.name, broker.routing, self._cost, instance=broker.instance)
         self._change("sends", Welcome)
@@ -393,7 +434,7 @@ class ClientSession(Session):
 
     # --- asking ---
 
-    def ask(self, body: ClientRequest) -> tuple[int, bytes]:
+    def ask(self, body: ClientSaid) -> tuple[int, bytes]:
         """A request: the number that its answer will have, and the frame."""
         return self._asked(Accepted, lambda number: Request(number, body))
 

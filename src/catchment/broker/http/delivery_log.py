@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -21,18 +22,24 @@ from typing import Final
 LOG_ENTRIES_MAX: Final = 1_024
 # Their bytes in all. A single delivery may be longer.
 LOG_BYTES_MAX: Final = 1_048_576
-# Entries that a reader takes at once and sends in one write.
+# The bytes of all logs of a broker. Past it each log keeps only LOG_BYTES_TIGHT, as it grows.
+LOGS_BYTES_MAX: Final = 256 * 1_048_576
+LOG_BYTES_TIGHT: Final = 65_536
+# Entries that a reader takes at once and sends in one write, and about how many bytes of them.
 PORTION_ENTRIES_MAX: Final = 64
+PORTION_BYTES_MAX: Final = 262_144
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """A delivery. `open_json` is the JSON object of a CloudEvent without its closing brace, so that many logs can share
-    the bytes and each stream can add members of its own."""
+    """A delivery, or, if `gap` is there, the news that notifications may be missing. `open_json` is the JSON object of
+    a CloudEvent without its closing brace, so that many logs can share the bytes and each stream can add members of
+    its own."""
 
     number: int
     subscriptions: tuple[str, ...]
     open_json: bytes
+    gap: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +51,26 @@ class Portion:
     entries: tuple[LogEntry, ...]
 
 
+@dataclass(slots=True)
+class LogsRoom:
+    """The bytes of all logs of a broker."""
+
+    bytes_max: int = LOGS_BYTES_MAX
+    bytes: int = 0
+
+
 class DeliveryLog:
-    def __init__(self, id: str, entries_max: int = LOG_ENTRIES_MAX, bytes_max: int = LOG_BYTES_MAX) -> None:
+    """Logs that share a `room` are bounded together."""
+
+    def __init__(
+        self,
+        id: str,
+        entries_max: int = LOG_ENTRIES_MAX,
+        bytes_max: int = LOG_BYTES_MAX,
+        room: LogsRoom | None = None,
+    ) -> None:
         self.id = id
+        self._room = LogsRoom() if room is None else room
         self.last_number = 0
         # The highest number that any reader has taken.
         self.taken_number = 0
@@ -58,18 +82,31 @@ class DeliveryLog:
         self._bytes = 0
         self._entries_max, self._bytes_max = entries_max, bytes_max
 
-    def append(self, subscriptions: tuple[str, ...], open_json: bytes) -> None:
+    def append(self, subscriptions: tuple[str, ...], open_json: bytes, gap: Mapping[str, object] | None = None) -> None:
         self.last_number += 1
-        self._entries.append(LogEntry(self.last_number, subscriptions, open_json))
-        self._bytes += len(open_json)
+        self._entries.append(LogEntry(self.last_number, subscriptions, open_json, gap))
+        self._grow(len(open_json))
         # The newest entry always stays, however long: a reader that has lost some gets at least that one.
-        while len(self._entries) > self._entries_max or (self._bytes > self._bytes_max and len(self._entries) > 1):
+        while len(self._entries) > self._entries_max or (self._bytes > self._bytes_most and len(self._entries) > 1):
             dropped = self._entries.popleft()
-            self._bytes -= len(dropped.open_json)
+            self._grow(-len(dropped.open_json))
             self.lost += dropped.number > self.taken_number
         self._wake()
 
+    @property
+    def _bytes_most(self) -> int:
+        is_tight = self._room.bytes > self._room.bytes_max
+        return min(self._bytes_max, LOG_BYTES_TIGHT) if is_tight else self._bytes_max
+
+    def _grow(self, bytes_count: int) -> None:
+        self._bytes += bytes_count
+        if self.end_reason is None:
+            self._room.bytes += bytes_count
+
     def end(self, reason: str) -> None:
+        if self.end_reason is None:
+            # Its readers take what is left, and nothing is added.
+            self._room.bytes -= self._bytes
         self.end_reason = self.end_reason or reason
         self._wake()
 
@@ -81,8 +118,14 @@ class DeliveryLog:
         first = self._entries[0].number if self._entries else self.last_number + 1
         lost = max(0, first - 1 - number)
         start = max(0, number - first + 1)
-        entries = tuple(islice(self._entries, start, start + PORTION_ENTRIES_MAX))
-        return Portion(lost, entries)
+        entries = []
+        size = 0
+        for entry in islice(self._entries, start, start + PORTION_ENTRIES_MAX):
+            entries.append(entry)
+            size += len(entry.open_json)
+            if size >= PORTION_BYTES_MAX:
+                break
+        return Portion(lost, tuple(entries))
 
     @property
     def waiting_count(self) -> int:

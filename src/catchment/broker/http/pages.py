@@ -3,44 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
-import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from catchment.broker.hosts import AllowedHosts
 from catchment.broker.http.binding import (
     BODY_BYTES_MAX,
-    REJECTED_SHOWN_MAX,
-    BadEventsError,
     RejectedEvent,
     UnknownMediaTypeError,
     notifications_of,
 )
 from catchment.broker.http.delivery_log import Reader
 from catchment.broker.http.filters import FILTER_EXPRESSIONS_MAX, FilterExpression, Native, sql
+from catchment.broker.http.gate import Gate
 from catchment.broker.http.metrics import AnswerCounts, registry_of
 from catchment.broker.http.openapi import document
+from catchment.broker.http.problems import TooLongError, answer, listed_errors, problem, problem_of
+from catchment.broker.http.protocols import BODY_S_MAX
 from catchment.broker.http.streams import serve_websocket, server_sent_events
 from catchment.broker.http.subscriptions import (
     FullError,
     HttpSubscription,
     HttpSubscriptions,
-    TakenIdError,
     UnknownSubscriptionError,
 )
 from catchment.broker.status import topology_of
 from catchment.errors import CatchmentError, InputError, LimitError, shown
 from catchment.model.filter import Filter
+from catchment.model.names import HTTP_PUBLISHER
 from catchment.model.notification import Notification, parsed_json
 from catchment.routing.messages import Client, Refuse
 
@@ -50,69 +50,10 @@ if TYPE_CHECKING:
 # Subscriptions in one answer: the most that a client may ask for, and how many it gets if it does not say.
 PAGE_MAX: Final = 1_000
 PAGE_DEFAULT: Final = 100
-# How long the body of a request may take to arrive. What has arrived waits in memory meanwhile.
-BODY_S_MAX: Final = 30.0
+# Streams that read at the same time: each may hold a portion of its log in memory until its client reads.
+STREAMS_MAX: Final = 1_500
 # To the node, everybody who publishes over HTTP is this client.
-PUBLISHER: Final = Client("@http")
-
-_PROBLEM: Final = "application/problem+json"
-_TITLES: Final = {
-    400: "Bad request",
-    403: "Forbidden",
-    404: "Not found",
-    409: "Conflict",
-    413: "Too much",
-    415: "Unknown media type",
-    422: "Refused",
-    503: "Not now",
-}
-
-
-class TooLongError(InputError):
-    """A body longer than BODY_BYTES_MAX."""
-
-
-class ForeignPageError(InputError):
-    """A page of another site that tries to open a WebSocket here."""
-
-
-def answer(
-    value: object, status: int = 200, headers: Mapping[str, str] | None = None, media_type: str = "application/json"
-) -> Response:
-    return Response(msgspec.json.encode(value), status, headers, media_type)
-
-
-def problem(status: int, detail: str, kind: str = "", **more: Any) -> Response:
-    """An error as RFC 9457 describes it. `kind` is the name of the error's class."""
-    title = _TITLES.get(status, kind or "Problem")
-    members = {"type": "about:blank", "title": title, "status": status, "detail": detail, **more}
-    headers = {"Retry-After": "1"} if status == 503 else {}
-    return answer(members | ({"kind": kind} if kind else {}), status, headers, _PROBLEM)
-
-
-def problem_of(error: CatchmentError) -> Response:
-    match error:
-        case BadEventsError():
-            return problem(400, str(error), "BadEventsError", accepted=0, errors=_listed_errors(error.rejected))
-        case UnknownMediaTypeError():
-            return problem(415, str(error))
-        case UnknownSubscriptionError():
-            return problem(404, str(error))
-        case FullError():
-            return problem(503, str(error))
-        case TakenIdError():
-            return problem(409, str(error), "BadIdError")
-        case ForeignPageError():
-            return problem(403, str(error))
-        case TooLongError():
-            return problem(413, str(error))
-        case LimitError() if error.limit == "BATCH_EVENTS_MAX":
-            return problem(413, str(error), "LimitError")
-    return problem(400, str(error), type(error).__name__)
-
-
-def _listed_errors(rejected: Sequence[RejectedEvent]) -> list[Any]:
-    return [msgspec.to_builtins(event) for event in rejected[:REJECTED_SHOWN_MAX]]
+PUBLISHER: Final = Client(HTTP_PUBLISHER)
 
 
 class EventStream(StreamingResponse):
@@ -152,9 +93,10 @@ class Pages:
             _path("/openapi.json", GET=self.openapi),
         ]
 
-    def app(self) -> CountingApp:
+    def app(self, allowed: AllowedHosts, connections_count: Callable[[], int]) -> CountingApp:
         handlers: dict[Any, Any] = {CatchmentError: _on_error, HTTPException: _on_http_exception, 500: _on_bug}
-        return CountingApp(Starlette(routes=self.routes(), exception_handlers=handlers), self.answers)
+        app = Starlette(routes=self.routes(), exception_handlers=handlers)
+        return CountingApp(Gate(app, allowed, connections_count), self.answers)
 
     # --- publishing ---
 
@@ -212,6 +154,7 @@ class Pages:
     def _streamed(self, request: Request, find: Callable[[], HttpSubscription]) -> Response:
         if request.method == "HEAD":
             return Response(media_type="text/event-stream")
+        self._check_room()
         subscription = find()
         reader = Reader(subscription.log, _after(request))
         return EventStream(reader, self.subscriptions.source, lambda: self._left(subscription, reader))
@@ -224,7 +167,7 @@ class Pages:
 
     async def _serve_websocket(self, websocket: WebSocket, find: Callable[[], HttpSubscription]) -> None:
         try:
-            _check_origin(websocket)
+            self._check_room()
             subscription = find()
         except CatchmentError as error:
             await websocket.send_denial_response(problem_of(error))
@@ -234,6 +177,10 @@ class Pages:
             await serve_websocket(websocket, reader, self.subscriptions.source)
         finally:
             self._left(subscription, reader)
+
+    def _check_room(self) -> None:
+        if self.subscriptions.readers_count >= STREAMS_MAX:
+            raise FullError(f"STREAMS_MAX is {STREAMS_MAX:,}: try again later")
 
     def _left(self, subscription: HttpSubscription, reader: Reader) -> None:
         reader.close()
@@ -265,7 +212,7 @@ class Pages:
 class CountingApp:
     """Counts the answers of an application."""
 
-    def __init__(self, app: Starlette, answers: AnswerCounts) -> None:
+    def __init__(self, app: ASGIApp, answers: AnswerCounts) -> None:
         self._app, self._answers = app, answers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -335,13 +282,6 @@ def _ad_hoc_expressions(connection: HTTPConnection) -> list[FilterExpression]:
     return [Native(Filter(text)) if name == "filter" else sql(text) for name, text in parameters if name != "after"]
 
 
-def _check_origin(websocket: WebSocket) -> None:
-    """Browsers let a page of any site open a WebSocket here, and leave it to the server to refuse."""
-    origin = websocket.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != websocket.headers.get("host"):
-        raise ForeignPageError(f"a page of {shown(origin)} may not open a WebSocket here")
-
-
 def _answer_to_publisher(notifications: Sequence[Notification], refusals: Sequence[Refuse]) -> Response:
     if not refusals:
         return answer({"accepted": len(notifications)}, 202)
@@ -355,7 +295,7 @@ def _answer_to_publisher(notifications: Sequence[Notification], refusals: Sequen
     accepted = len(notifications) - len(rejected)
     detail = f"{len(rejected)} of {len(notifications)} events are refused; the others are published"
     kind = type(refusals[0].error).__name__
-    return problem(422, detail, kind, accepted=accepted, errors=_listed_errors(rejected))
+    return problem(422, detail, kind, accepted=accepted, errors=listed_errors(rejected))
 
 
 async def _on_error(request: Request, error: CatchmentError) -> Response:

@@ -10,38 +10,27 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import uvicorn
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from catchment.broker.config import Address
+from catchment.broker.hosts import AllowedHosts
 from catchment.broker.http.pages import PUBLISHER, Pages
+from catchment.broker.http.protocols import Edge, makers
 from catchment.broker.http.subscriptions import HttpSubscriptions
 from catchment.errors import UnavailableError
-from catchment.routing.messages import Deliver, DeliverSequence, Refuse
+from catchment.routing.messages import Deliver, DeliverSequence, Gap, Refuse
 
 if TYPE_CHECKING:
     from catchment.broker.server import Broker
 
-# Open connections, and requests under way; a request past either is answered 503.
-HTTP_CONNECTIONS_MAX: Final = 2_000
 # The broker closes a WebSocket whose client sends any message, so it need not read a long one.
 WEBSOCKET_BYTES_MAX: Final = 65_536
-# Bytes that wait to be sent to one WebSocket. Deliveries wait in their log, so these are one message and pongs.
-WEBSOCKET_OUTBOX_BYTES_MAX: Final = 16 * 1_048_576
 # How long a stopping broker lets requests finish.
 HTTP_DRAIN_S_MAX: Final = 5
 # How often the broker looks for subscriptions that nobody reads.
 EXPIRY_S: Final = 30.0
-
-
-class _WebSocket(WebSocketsSansIOProtocol):
-    def handle_ping(self) -> None:
-        """Answers a ping. A client that pings and never reads would fill our memory with pongs: its connection ends."""
-        super().handle_ping()
-        if self.transport.get_write_buffer_size() > WEBSOCKET_OUTBOX_BYTES_MAX:
-            self.transport.abort()
 
 
 class _NoOutlet:
@@ -56,11 +45,20 @@ class _NoOutlet:
     def tell_lost(self, identity: str, count: int) -> None:
         pass
 
+    def tell_gap(self, gap: Gap) -> None:
+        pass
+
     def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
         pass
 
     def is_behind(self) -> bool:
         return False
+
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
+        pass
 
     def end(self, reason: str) -> None:
         pass
@@ -90,6 +88,8 @@ class HttpSide:
         self.address = address
         self.subscriptions = HttpSubscriptions(broker.node, loop.time)
         self.pages = Pages(broker, self.subscriptions)
+        self.edge = Edge(broker.turns, broker.half_sent)
+        self._allowed = AllowedHosts(address.host, broker.config.allowed_hosts)
         self._node = broker.node
         self._tasks: list[asyncio.Task[None]] = []
         self._server: _Server | None = None
@@ -99,15 +99,15 @@ class HttpSide:
         host, port = listener.getsockname()[:2]
         self.address = Address(host, port)
         self._node.client_up(PUBLISHER, PUBLISHER.name, {}, _NoOutlet())
+        http, websocket = makers(self.edge)
         config = uvicorn.Config(
-            self.pages.app(),
-            http="h11",
-            ws=_WebSocket,
+            self.pages.app(self._allowed, lambda: self.connections_count),
+            http=cast("type[asyncio.Protocol]", http),
+            ws=cast("type[asyncio.Protocol]", websocket),
             lifespan="off",
             log_config=None,
-            log_level="warning",
+            log_level="error",  # at "warning" it logs every bad request: anybody could fill the log
             access_log=False,
-            limit_concurrency=HTTP_CONNECTIONS_MAX,
             timeout_graceful_shutdown=HTTP_DRAIN_S_MAX,
             ws_max_size=WEBSOCKET_BYTES_MAX,
             ws_per_message_deflate=False,  # compression would take a quarter of a megabyte for each connection
@@ -117,6 +117,10 @@ class HttpSide:
         serving = asyncio.ensure_future(self._server.serve([listener]))
         self._tasks = [serving, asyncio.ensure_future(self._expire())]
         await self._server.listening.wait()
+
+    @property
+    def connections_count(self) -> int:
+        return 0 if self._server is None else len(self._server.server_state.connections)
 
     async def stop(self, reason: str) -> None:
         """Ends the streams, answers the requests under way, and closes."""

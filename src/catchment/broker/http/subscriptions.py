@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from catchment.broker.http.delivery_log import DeliveryLog
+from catchment.broker.http.delivery_log import DeliveryLog, LogsRoom
 from catchment.broker.http.filters import (
     AnyOf,
     FilterExpression,
@@ -31,9 +31,9 @@ from catchment.model.cesql import Cesql
 from catchment.model.cloudevents import cloudevent_of
 from catchment.model.notification import Notification
 from catchment.node import Node
-from catchment.routing.messages import Client, Deliver, DeliverSequence, Refuse, Subscribe
+from catchment.routing.messages import Client, Deliver, DeliverSequence, Gap, Refuse, Subscribe, instant_of
 
-# Each has a log of at most LOG_BYTES_MAX: a gigabyte in all.
+# Each is a client of the node. Their logs are bounded together: LOGS_BYTES_MAX.
 SUBSCRIPTIONS_MAX: Final = 1_000
 # Types that one subscription may name.
 TYPES_MAX: Final = 64
@@ -94,12 +94,23 @@ class HttpSubscription:
     def tell_lost(self, identity: str, count: int) -> None:
         """The node loses nothing on the way to the log, which tells its readers what it drops."""
 
+    def tell_gap(self, gap: Gap) -> None:
+        """A place in the log like a delivery: a reader that comes later hears of it where it was."""
+        since, until = instant_of(gap.since), None if not gap.until else instant_of(gap.until)
+        self.log.append((), b"", {"since": since, "until": until, "missed": gap.missed, "link": gap.link})
+
     def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
         """The HTTP response answers a request."""
 
     def is_behind(self) -> bool:
         """Never: the log drops what is not read in time."""
         return False
+
+    def pause(self) -> None:
+        """Each request over HTTP is answered before the next one of the same subscription is made."""
+
+    def resume(self) -> None:
+        pass
 
     def end(self, reason: str) -> None:
         self.log.end(reason)
@@ -122,6 +133,7 @@ class HttpSubscriptions:
     idle_s_max: float = IDLE_S_MAX
     # Deliveries lost by subscriptions that are deleted.
     lost_before: int = 0
+    room: LogsRoom = field(default_factory=LogsRoom)
     _by_id: dict[str, HttpSubscription] = field(default_factory=dict)
     # The last notification encoded, and its bytes.
     _last_encoded: tuple[Notification | None, bytes] = (None, b"")
@@ -157,13 +169,14 @@ class HttpSubscriptions:
             if isinstance(selection.wanted, Cesql):
                 # Computes the filter, which is an error if it is past a limit: here, before the core is asked.
                 selection.wanted.filter  # noqa: B018
-        log = DeliveryLog(os.urandom(6).hex())
+        log = DeliveryLog(os.urandom(6).hex(), room=self.room)
         made = HttpSubscription(id, given, selections, log, self._encode, is_listed, self.now())
         self.node.client_up(made.client, made.client.name, {}, made)
         for name, selection in selections.items():
             refusals = self.node.ask(made.client, Subscribe(made.client.name, name, selection.wanted))
             if refusals:
                 self.node.client_down(made.client)
+                log.end("refused")
                 raise refusals[0].error
         self._by_id[id] = made
         return made

@@ -47,6 +47,7 @@ from catchment.errors import CatchmentError, LimitError, RemoteProtocolError, sh
 from catchment.model.notification import Notification
 from catchment.routing.core import Inspection, Table, Work
 from catchment.routing.messages import (
+    HOPS_MOST,
     Action,
     Client,
     ClientDown,
@@ -64,9 +65,8 @@ from catchment.routing.messages import (
     TimerFired,
 )
 from catchment.routing.parts.clients import ClientSide
-from catchment.routing.parts.link_states import LinkStates
+from catchment.routing.parts.link_states import BROKERS_MAX, LinkStates
 from catchment.routing.parts.recall import CONTENT_BYTES_MAX, CONTENTS_MAX, RecallingMatcher
-from catchment.routing.parts.remote import check_limit
 from catchment.routing.summary.messages import (
     DEGREE_MAX,
     Summarized,
@@ -79,10 +79,8 @@ from catchment.routing.summary.own import OwnSubscriptions
 from catchment.routing.summary.propagation import PROPAGATE, Propagation
 from catchment.routing.summary.rows import Brokers, RowKey
 
-# Brokers of one network, including those that are gone: a walking notification names all that were examined.
-WALK_BROKERS_MAX: Final = 1_000
-# Links that a notification may cross: a walk that visits each broker, ten links from one to the next.
-HOPS_MAX: Final = 10 * WALK_BROKERS_MAX
+# Links that a notification may cross: a walk that visits each of a thousand brokers, ten links from one to the next.
+HOPS_MAX: Final = HOPS_MOST
 # Numbers of subscriptions that a told copy carries. Of more it carries none: its broker matches again anyway.
 TOLD_IDS_MAX: Final = 64
 # Plans that are kept: one for each list of examined brokers that comes here.
@@ -133,7 +131,7 @@ class SummaryCore:
         self.clients = ClientSide()
         self._brokers = Brokers()
         self.own = OwnSubscriptions(name, self.clients, self._brokers, subsumes=settings.subsumes)
-        self.links = LinkStates(name, partial(_record, settings.degree_of(name)))
+        self.links = LinkStates(name, record=partial(_record, settings.degree_of(name)))
         self.propagation = Propagation(self.own, self.links, self._brokers, settings)
         self._matched = 0
         self._versions = (-1, -1)
@@ -166,7 +164,10 @@ class SummaryCore:
                 self.propagation.own_changed(self.own.client_down(source))
                 return self.propagation.propagated(now)
             case TimerFired():
-                return self.propagation.timer_fired(now) if message.name == PROPAGATE else []
+                if message.name == PROPAGATE:
+                    return self.propagation.timer_fired(now)
+                # Brokers that are forgotten may change degrees.
+                return self.links.on_timer(message.name, now) + self.propagation.propagated(now)
             case _:
                 assert isinstance(source, Neighbor)
                 try:
@@ -194,8 +195,6 @@ class SummaryCore:
                 assert_never(message)
 
     def _check_record(self, record: WeighedLinks, source: Neighbor) -> None:
-        if record.origin not in self.links.records:
-            check_limit("WALK_BROKERS_MAX", WALK_BROKERS_MAX, len(self.links.records) + 1)
         if record.degree is not None and not 1 <= record.degree <= DEGREE_MAX:
             what = f"stated a virtual degree of {record.degree} for {shown(record.origin)}, it is 1 to {DEGREE_MAX:,}"
             raise RemoteProtocolError(source.name, what)
@@ -311,8 +310,9 @@ class SummaryCore:
     def inspect(self) -> Inspection:
         received = self.propagation.received()
         tables = [Table(name, len(summary), summary.bytes) for name, summary in received.items() if len(summary)]
-        work = Work(self._matched, self.own.compared, self.propagation.looked_up)
-        return Inspection((*self.clients.tables(), *tables), work, self.links.known_brokers())
+        work = Work(self._matched, self.own.compared, looked_up=self.propagation.looked_up)
+        every = (*self.clients.tables(), *tables)
+        return Inspection(every, work, self.links.known_brokers(), self.own.apart, self.links.dropped)
 
     def leftovers(self) -> list[str]:
         received = self.propagation.received()
@@ -329,10 +329,8 @@ def _record(degree: int | None, origin: str, seq: int, costs: tuple[tuple[str, i
 
 def _problem(header: WalkHeader) -> LimitError | None:
     """What is wrong with a header that a neighbor wrote."""
-    if header.checked is not None and len(header.checked) > WALK_BROKERS_MAX:
-        return LimitError(
-            "WALK_BROKERS_MAX", WALK_BROKERS_MAX, f"{len(header.checked):,} brokers on the list of a notification"
-        )
+    if header.checked is not None and len(header.checked) > BROKERS_MAX:
+        return LimitError("BROKERS_MAX", BROKERS_MAX, f"{len(header.checked):,} brokers on the list of a notification")
     if len(header.ids) > TOLD_IDS_MAX:
         return LimitError("TOLD_IDS_MAX", TOLD_IDS_MAX, f"{len(header.ids):,} ids on a notification")
     return None

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from catchment.errors import InputError
-from catchment.routing.messages import BrokerMessage, Header
+from catchment.routing.messages import BrokerMessage, BrokerName, Header, Number
 from catchment.routing.parts.link_states import Links
 from catchment.routing.settings import Settings
 
@@ -66,9 +66,9 @@ class Summarized(BrokerMessage, frozen=True):
     (c3): a bit set, whose last byte has the attributes 0 to 7. A long summary goes on in `SummaryChange`; then `merged`
     comes with the last of these."""
 
-    seq: int
+    seq: Number
     attributes: tuple[str, ...]
-    brokers: tuple[str, ...]
+    brokers: tuple[BrokerName, ...]
     merged: tuple[int, ...]
     ids: tuple[tuple[bytes, Ids], ...]
     rows: Rows
@@ -81,10 +81,10 @@ class SummaryChange(BrokerMessage, frozen=True):
     or now, in Merged_Brokers. `ids` lists ids that are new or have other attributes. In `withdrawn` and `announced` a
     row has only the ids that leave it or come to it. A row without ids is gone."""
 
-    seq: int
-    after: int
+    seq: Number
+    after: Number
     attributes: tuple[str, ...]
-    brokers: tuple[str, ...]
+    brokers: tuple[BrokerName, ...]
     left: tuple[int, ...]
     joined: tuple[int, ...]
     ids: tuple[tuple[bytes, Ids], ...]
@@ -99,9 +99,9 @@ class WalkHeader(Header, frozen=True, gc=False):
     its own and goes on. Without, it is for the clients of `to`; `ids` are the numbers of the subscriptions there that
     it may match."""
 
-    to: str
-    checked: tuple[str, ...] | None
-    ids: tuple[int, ...]
+    to: BrokerName
+    checked: tuple[BrokerName, ...] | None
+    ids: tuple[Number, ...]
 
 
 class SummarySettings(Settings, frozen=True):

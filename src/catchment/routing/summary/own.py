@@ -13,7 +13,17 @@ from typing import Final, Protocol
 
 from catchment.errors import LimitError
 from catchment.model.filter import Filter
-from catchment.routing.messages import Action, Cancel, Client, ClientRequest, Neighbor, Subscribe, Unsubscribe, Wanted
+from catchment.routing.messages import (
+    Action,
+    Cancel,
+    CancelMany,
+    Client,
+    ClientRequest,
+    Neighbor,
+    Subscribe,
+    Unsubscribe,
+    Wanted,
+)
 from catchment.routing.parts.clients import ClientSide
 from catchment.routing.parts.wanted import filters_for
 from catchment.routing.siena.client_interest import ClientInterest
@@ -41,11 +51,16 @@ class _Filters(Protocol):
         """How many pairs of filters were compared."""
         ...
 
+    @property
+    def apart(self) -> int:
+        """How many filters nobody knows coverers of, because it takes too many steps to find them."""
+        ...
+
 
 class _Each:
     """Each filter of each subscription. The key: identity, subscription, and place in the pattern."""
 
-    compared = 0
+    compared = apart = 0
 
     def __init__(self, clients: ClientSide) -> None:
         self._clients = clients
@@ -61,9 +76,10 @@ class _Each:
             self._enter(identity, message.id, message.wanted)
         elif isinstance(message, Cancel):
             self._leave(identity, [message.id])
-        elif isinstance(message, Unsubscribe):
-            left = self._clients.wants_of(identity)
-            self._leave(identity, [id for id in self._counts.get(identity, ()) if id not in left])
+        elif isinstance(message, Unsubscribe | CancelMany):
+            left, known = self._clients.wants_of(identity), self._counts.get(identity, {})
+            at_stake = known if isinstance(message, Unsubscribe) else dict.fromkeys(message.ids)
+            self._leave(identity, [id for id in at_stake if id in known and id not in left])
         return due
 
     def client_down(self, client: Client) -> list[str]:
@@ -114,6 +130,10 @@ class _Roots:
     def compared(self) -> int:
         return self._roots.poset.compared
 
+    @property
+    def apart(self) -> int:
+        return self._roots.poset.apart
+
 
 class OwnSubscriptions:
     """What the clients of the broker `name` want, as pairs of a demand and an id."""
@@ -140,6 +160,10 @@ class OwnSubscriptions:
     @property
     def compared(self) -> int:
         return self._filters.compared
+
+    @property
+    def apart(self) -> int:
+        return self._filters.apart
 
     def names_of(self, number: int) -> Names | None:
         known = self._numbered.get(number)

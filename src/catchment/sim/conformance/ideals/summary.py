@@ -47,7 +47,7 @@ def summary_tables(simulation: Simulation) -> Iterator[str | Checked]:
         known = {broker}.union(*brokers.values())
         if core.propagation.known() != known:
             yield f"{broker} knows {sorted(core.propagation.known())}, it should know {sorted(known)}"
-        tables: dict[str, Table] = {}
+        tables: list[Table] = []
         for neighbor, summary in core.propagation.received().items():
             merged = brokers.get(neighbor, set())
             if summary.merged_brokers != merged:
@@ -55,8 +55,9 @@ def summary_tables(simulation: Simulation) -> Iterator[str | Checked]:
             ideal = _rows({other: cores[other].own.numbered for other in merged})
             actual = {tuple(row): ids for row, ids in core.rows_of(neighbor).items()}
             yield from _row_differences(f"{broker} from {neighbor}", ideal, actual)
-            tables[neighbor] = _table(neighbor, ideal)
-        yield Checked(broker, tables)
+            if ideal:
+                tables.append(_table(neighbor, ideal))
+        yield Checked(broker, {}, other=tuple(tables))
 
 
 def _own_differences(simulation: Simulation, broker: str, core: SummaryCore) -> Iterator[str]:

@@ -32,13 +32,14 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """An ideal has compared the tables of a broker. `held` is what the broker holds for others, by holder: the filters,
-    or the table itself where a system holds something else. Of the holders in `unknown` the ideal cannot know what the
-    broker holds."""
+    """An ideal has compared the tables of a broker. `held` is what the broker holds for others, by holder. Of the
+    holders in `unknown` the ideal cannot know what the broker holds. `other` are tables of something else than
+    filters, as the broker should state them."""
 
     broker: str
-    held: Mapping[str, Iterable[Wanted] | Table]
+    held: Mapping[str, Iterable[Wanted]]
     unknown: frozenset[str] = frozenset()
+    other: tuple[Table, ...] = ()
 
 
 class Ideal:
@@ -80,8 +81,9 @@ def alive(simulation: Simulation, kind: type[C]) -> Iterator[tuple[str, C]]:
 def _inspection_differences(simulation: Simulation, core: RoutingCore[Any], checked: Checked) -> Iterator[str]:
     broker, inspection = checked.broker, core.inspect()
     wants = [wanted for some in wants_at(simulation, {broker}).values() for wanted in some]
-    held: dict[str, Iterable[Wanted] | Table] = {CLIENTS_TABLE: wants, **checked.held}
-    ideal = sorted(table for holder, some in held.items() if (table := _table(holder, some)).filters)
+    held: dict[str, Iterable[Wanted]] = {CLIENTS_TABLE: wants, **checked.held}
+    filters = [table for holder, some in held.items() if (table := _table(holder, some)).filters]
+    ideal = sorted([*filters, *checked.other])
     actual = sorted(table for table in inspection.tables if table.holder not in checked.unknown)
     if actual != ideal:
         wrong = [table for table in actual if table not in ideal] or actual
@@ -91,9 +93,7 @@ def _inspection_differences(simulation: Simulation, core: RoutingCore[Any], chec
     yield from _network_differences(simulation, broker, inspection)
 
 
-def _table(holder: str, held: Iterable[Wanted] | Table) -> Table:
-    if isinstance(held, Table):
-        return held
+def _table(holder: str, held: Iterable[Wanted]) -> Table:
     some = list(held)
     filters = sum(len(filters_in(wanted)) for wanted in some)
     return Table(holder, filters, sum(len(str(wanted).encode()) for wanted in some))
