@@ -55,6 +55,14 @@ from catchment.routing.propagation.messages import Filtered, PropagationSettings
 from catchment.routing.settings import Settings
 from catchment.routing.siena.messages import Advertised, Delegated, Interest, OriginHeader, Part, Wants, WantsChange
 from catchment.routing.siena.settings import HierarchicalSettings, HybridSettings, MergingSettings
+from catchment.routing.summary.messages import (
+    Summarized,
+    SummaryChange,
+    SummarySettings,
+    WalkHeader,
+    WeighedLinks,
+    checked_settings,
+)
 
 if TYPE_CHECKING:
     from catchment.routing.baselines.perfect import World
@@ -208,6 +216,12 @@ def _propagation(name: str, settings: PropagationSettings) -> RoutingCore[Any]:
     return PropagationCore(name, settings)
 
 
+def _summary(name: str, settings: SummarySettings) -> RoutingCore[Any]:
+    from catchment.routing.summary.core import SummaryCore
+
+    return SummaryCore(name, checked_settings(settings))
+
+
 def _content_graph(name: str, settings: ContentGraphSettings) -> RoutingCore[Any]:
     from catchment.routing.content_graph.core import ContentGraphCore
 
@@ -269,6 +283,14 @@ _ALL: Final[tuple[RoutingSystem[Any], ...]] = (
         _hybrid,
         (Interest, Advertised, Links, Wants, WantsChange),
         OriginHeader,
+    ),
+    RoutingSystem(
+        "summary",
+        "brokers exchange summaries of filters; a notification walks to brokers that have the summaries of many",
+        SummarySettings,
+        _summary,
+        (WeighedLinks, Summarized, SummaryChange),
+        WalkHeader,
     ),
     RoutingSystem(
         "propagation",

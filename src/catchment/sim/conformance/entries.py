@@ -47,6 +47,7 @@ from catchment.sim.conformance.ideals.multicast import (
     sound_prunes,
     unwanted_from_each_broker,
 )
+from catchment.sim.conformance.ideals.summary import summary_tables
 from catchment.sim.conformance.ideals.tables import Ideal
 from catchment.sim.conformance.playable import Playable
 from catchment.sim.hybrid import (
@@ -70,6 +71,9 @@ MERGING_SHARE: Final = 0.3
 FILTER_TIMEOUT_S: Final = 0.25
 PUBLISHER_TIMEOUT_S: Final = 0.4
 BUDGET_COMPARISONS: Final = 3
+
+# How long brokers of `summary` wait for the next propagation.
+SUMMARY_PERIOD_MS: Final = 20.0
 
 # Settings as they are written in a file.
 Settings = Mapping[str, Any]
@@ -183,6 +187,13 @@ def _advertising_units(topology: Topology, settings: Settings) -> Mapping[str, S
     return _units(topology, settings)
 
 
+def _virtual_degrees(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
+    """The broker with most links has a virtual degree, less than its own. Only the suite has this."""
+    neighbors = topology.neighbors()
+    hub = max(topology.brokers, key=lambda broker: len(neighbors[broker]))
+    return {hub: {"degree": 1}}
+
+
 # --- entries ------------------------------------------------------------------------------------
 
 TREES: Final = ("line", "star", "balanced tree", "random tree")
@@ -254,6 +265,24 @@ ENTRIES: Final[dict[str, Entry]] = {
         wastes_nothing=False,
         keeps_texts=False,
         depends_on_order=True,
+    ),
+    "summary": Entry("summary", ANY_NETWORK, summary_tables, is_direct=False, wastes_nothing=False),
+    "summary periodic": Entry(
+        "summary",
+        ANY_NETWORK,
+        summary_tables,
+        settings={"period_ms": SUMMARY_PERIOD_MS, "sends": "always", "next_broker": "nearest"},
+        is_direct=False,
+        wastes_nothing=False,
+    ),
+    "summary subsuming": Entry(
+        "summary",
+        ANY_NETWORK,
+        summary_tables,
+        _virtual_degrees,
+        {"subsumes": True, "period_ms": SUMMARY_PERIOD_MS, "next_broker": "spread"},
+        is_direct=False,
+        wastes_nothing=False,
     ),
     "flooding": Entry("flooding", ANY_NETWORK, flooding_tables, wastes_nothing=False),
     "centralized": Entry(
