@@ -274,11 +274,6 @@ class ClientSide(Identities):
         wanted = identity.subscriptions[id]
         return wanted.filters[step or 0] if isinstance(wanted, Pattern) else wanted
 
-    def matches(self, number: Id, notification: Notification) -> bool:
-        """Whether the filter or expression with this number matches a notification."""
-        asked = self.asked(number)
-        return asked.matches(notification.matched if isinstance(asked, Cesql) else notification)
-
     def _interested(self, numbers: Sequence[Id]) -> tuple[Interested, ...]:
         """The identities that are interested in a notification, given the numbers of the filters that match it. The
         matcher recalls this answer until a filter is added or removed."""
@@ -337,8 +332,8 @@ class ClientSide(Identities):
             name = self._owners[number][0].name
             by_identity[name] = max(count, by_identity.get(name, 0))
         actions: list[Action] = []
-        for name, count in sorted(by_identity.items()):
-            self._miss(self._identities[name], count, actions)
+        for name in sorted(by_identity):
+            self._miss(self._identities[name], by_identity[name], actions)
         return actions
 
     def _give(self, identity: Identity, due: Due, actions: list[Action]) -> None:
