@@ -13,6 +13,7 @@ PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
 LIMITS_IN = (
     "broker.connection",
     "broker.explaining",
+    "broker.http.protocols",
     "broker.http.server",
     "broker.server",
     "broker.status",
@@ -27,6 +28,7 @@ LIMITS_IN = (
     "node.access",
     "node.numbers",
     "routing.parts.clients",
+    "routing.parts.link_states",
     "routing.parts.newest",
     "routing.parts.remote",
     "routing.parts.watching",
