@@ -175,3 +175,20 @@ def test_globs_are_told_apart_without_comparing():
     filters.insert(Filter('s glob "*k17?m3*"'))
     assert steps_used() - before < 1_000
     assert filters.apart == 0
+
+
+@pytest.mark.parametrize(
+    ("wider", "narrower"),
+    [
+        ('s glob "a*b"', 's = "axb"'),
+        ('s glob "*a?b*"', 's glob "*a?b*c"'),
+        ('s contains "ab" or s > 3', "s = 5"),
+        ('s contains "ab" or s contains "cd"', 's = "xcdx"'),
+        ('s contains nocase "AB"', 's = "xaBx"'),
+        ('not exists(s) or s contains "ab"', "not exists(s)"),
+        ('s contains "ab"', 's contains "ab" and t contains "c" or s = "zabz"'),
+    ],
+)
+def test_grams_rule_out_nothing_that_covers(wider, narrower):
+    assert Poset([Filter(wider)]).covering(Filter(narrower)) == (Filter(wider),)
+    assert Poset([Filter(narrower)]).covered(Filter(wider)) == (Filter(narrower),)
