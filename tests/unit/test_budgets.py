@@ -185,6 +185,7 @@ def test_globs_are_told_apart_without_comparing():
         ('s contains "ab" or s > 3', "s = 5"),
         ('s contains "ab" or s contains "cd"', 's = "xcdx"'),
         ('s contains nocase "AB"', 's = "xaBx"'),
+        ('s contains "AB"', 's = "xABx"'),
         ('not exists(s) or s contains "ab"', "not exists(s)"),
         ('s contains "ab"', 's contains "ab" and t contains "c" or s = "zabz"'),
     ],
