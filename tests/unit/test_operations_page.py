@@ -43,6 +43,7 @@ LIMITS_IN = (
     "routing.parts.clients",
     "routing.parts.distance_vectors",
     "routing.parts.identities",
+    "routing.parts.link_states",
     "routing.parts.newest",
     "routing.parts.remote",
     "routing.parts.watching",
