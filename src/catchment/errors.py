@@ -7,6 +7,8 @@
     │   ├── BadNotificationError   an invalid notification: duplicate name, unknown envelope field, …
     │   ├── BadFilterError         an invalid filter, or an operator that does not fit its value or type
     │   ├── BadIdError             a subscription id that is of a wrong type, unknown, or in use
+    │   ├── ForeignIdentityError   an identity or a `$source` that belongs to another client
+    │   ├── BadNumberError         a `$seq` that goes back or leaps ahead: which number to go on after
     │   ├── BadIndexError          a saved index that is corrupt, truncated or of another version
     │   └── LimitError             input past a named limit: which limit, its size, the size found
     ├── RemoteProtocolError        a neighbor broke the protocol: its link ends
@@ -80,6 +82,21 @@ class BadFilterError(InputError):
 
 class BadIdError(InputError):
     """A subscription id that is invalid, unknown, or in use."""
+
+
+class ForeignIdentityError(InputError):
+    """An identity, or the `$source` of a publication, belongs to another client."""
+
+
+class BadNumberError(InputError):
+    """A `$seq` that is not in the range that the broker takes from this source. Numbers greater than `after` are."""
+
+    def __init__(self, what: str, after: int) -> None:
+        self.what, self.after = what, after
+        super().__init__(what)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.what, self.after)
 
 
 class BadIndexError(InputError):

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from catchment.errors import BadIdError, LimitError
-from catchment.node import Node
-from catchment.node import node as node_module
+from catchment.node import Node, access
+from catchment.node.access import Access
 from catchment.routing.baselines.centralized import Registry
 from catchment.routing.core import Inspection, KnownBroker, Table
-from catchment.routing.messages import Action, Forward, Header, Neighbor, Resume, Routed, Send, SetTimer
+from catchment.routing.messages import Action, Forward, Header, Neighbor, Routed, Send, SetTimer, Suspend
 from catchment.routing.parts.clients import ClientSide
 from catchment.routing.parts.link_states import Links, LinkStates
 from catchment.routing.parts.remote import RemoteFilters
@@ -38,23 +38,23 @@ SEEDS = range(8)
 
 
 def names_have_any_length(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(node_module, "IDENTITY_CODEPOINTS_MAX", 1_000_000)
+    patch.setattr(access, "IDENTITY_CODEPOINTS_MAX", 1_000_000)
 
 
 def an_identity_may_be_mapped_to_nobody(patch: pytest.MonkeyPatch) -> None:
-    check = Node._check_request
+    check = Access.check_request
 
-    def lenient(self: Node, *given: Any) -> None:
+    def lenient(self: Access, *given: Any) -> None:
         try:
             check(self, *given)
         except BadIdError:
             return
 
-    patch.setattr(Node, "_check_request", lenient)
+    patch.setattr(Access, "check_request", lenient)
 
 
 def requests_are_not_checked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Node, "_check_request", lambda self, state, request: None)
+    patch.setattr(Access, "check_request", lambda self, client, request: None)
 
 
 def a_loss_is_not_counted(patch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def a_link_is_not_told_that_it_is_up(patch: pytest.MonkeyPatch) -> None:
 
 
 def refusals_are_not_answered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Node, "publish", lambda self, *given, publish=Node.publish: publish(self, *given) and [])
+    patch.setattr(Node, "_taken", lambda self, *given, taken=Node._taken: taken(self, *given) and [])
 
 
 # --- what brokers say ---------------------------------------------------------------------------
@@ -273,8 +273,9 @@ def test_the_limit_on_identities_is_simulated():
     """Too many for a script."""
     simulation = Simulation(line(1), AcyclicCore)
     simulation.connect("alice", "0")
-    for number in range(node_module.CLIENT_IDENTITIES_MAX + 1):
-        simulation.ask("alice", Resume(f"i{number}"))
+    # One is its own name.
+    for number in range(access.CLIENT_IDENTITIES_MAX):
+        simulation.ask("alice", Suspend(f"i{number}"))
     (refusal,) = simulation.clients["alice"].refused
     assert isinstance(refusal, LimitError)
     assert "CLIENT_IDENTITIES_MAX" in str(refusal)

@@ -257,6 +257,8 @@ class FakeBroker:
     def __init__(self, credit: int = 100, version: int = VERSION) -> None:
         self.credit = credit
         self.version = version
+        # What it says instead of a Welcome.
+        self.refusal: Goodbye | None = None
         self.address = ANYWHERE
         self._came: asyncio.Queue[Raw] = asyncio.Queue()
         self._all: list[Raw] = []
@@ -275,7 +277,7 @@ class FakeBroker:
         raw = Raw(reader, writer, TO_BROKER)
         self._all.append(raw)
         await raw.next(Hello)
-        raw.say(Welcome(self.version, "fake", credit=self.credit))
+        raw.say(self.refusal or Welcome(self.version, "fake", credit=self.credit))
         self._came.put_nowait(raw)
 
     async def next(self) -> Raw:

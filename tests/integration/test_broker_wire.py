@@ -149,9 +149,12 @@ def test_a_range_of_versions_that_has_ours_is_welcomed():
         (Hello(SPOKEN, "broker", "b", routing="siena general"), "two brokers are named 'b'"),
         (Hello(SPOKEN, "broker", "c", routing="flooding"), "b runs siena general, 'c' runs 'flooding'"),
         (Hello(SPOKEN, "broker", "c", routing="siena general", cost=-1), "a link costs 1 to"),
-        (Hello(SPOKEN, "broker", "*", routing="siena general"), "'*' cannot be a broker's name"),
-        (Hello(SPOKEN, "broker", "@x", routing="siena general"), "'@x' cannot be a broker's name"),
+        (Hello(SPOKEN, "broker", "*", routing="siena general"), "'*' is reserved"),
+        (Hello(SPOKEN, "broker", "@x", routing="siena general"), "'@x': names that begin with @ are the broker's own"),
         (Hello(SPOKEN, "broker", "", routing="siena general"), "a name has 1 to"),
+        (Hello(SPOKEN, "broker", "north\nrefused", routing="siena general"), "no control characters"),
+        (Hello(SPOKEN, "client", "*"), "'*' is reserved"),
+        (Hello(SPOKEN, "client", "alice\r"), "no control characters"),
     ],
 )
 def test_who_cannot_be_here_is_told_and_logged(hello, reason, caplog):
@@ -188,15 +191,17 @@ def test_too_many_connections(monkeypatch):
     run(work())
 
 
-def test_a_client_that_connects_again_replaces_itself():
+def test_a_client_that_connects_again_replaces_a_connection_that_does_not_answer(monkeypatch):
+    monkeypatch.setattr(session_module, "ANSWER_S_MAX", 0.05)
+
     async def work():
         async with broker() as b, await Raw.client(b, "alice") as first:
             first.say(Request(1, Subscribe("alice", "s", Filter("x > 0"))))
             await first.next(Accepted)
+            # The first reads nothing meanwhile, so it answers no ping.
             async with await Raw.client(b, "alice") as second:
                 goodbye = (await first.rest())[-1]
-                assert isinstance(goodbye, Goodbye)
-                assert goodbye.is_final
+                assert goodbye == Goodbye("'alice' has connected again, and this connection did not answer")
                 await until(lambda: len(b.connections) == 1)
                 # The end of the first takes nothing from the second.
                 second.say(Request(1, Subscribe("alice", "s", Filter("x > 0"))), Publish(2, (Notification({"x": 1}),)))
@@ -230,14 +235,15 @@ def test_what_a_client_has_seen_is_bounded():
 
 
 def test_identities_of_a_client_are_bounded(monkeypatch):
-    monkeypatch.setattr("catchment.node.node.CLIENT_IDENTITIES_MAX", 3)
+    monkeypatch.setattr("catchment.node.access.CLIENT_IDENTITIES_MAX", 3)
 
     async def work():
         async with broker() as b, await Raw.client(b, "raw") as raw:
             for n in range(5):
                 raw.say(Request(n + 1, Subscribe(f"identity {n}", "s", Filter("x > 0"))))
             answers = await raw.rest(lambda messages: len(messages) == 5)
-            assert [type(answer) for answer in answers] == [Accepted] * 3 + [Refused] * 2
+            # One is its own name.
+            assert [type(answer) for answer in answers] == [Accepted] * 2 + [Refused] * 3
 
     run(work())
 

@@ -10,12 +10,25 @@ from catchment.client import (
     ConnectionLostError,
     RefusedError,
 )
+from catchment.client import client as client_module
 from catchment.client import connection as connection_module
-from catchment.errors import BadIdError, LimitError
+from catchment.errors import BadIdError, BadNumberError, LimitError
 from catchment.routing.messages import Advertise, Cancel, Subscribe, Suspend
+from catchment.wire import session as session_module
 from catchment.wire.frames import VERSION
-from catchment.wire.messages import Accepted, Batch, Credit, Goodbye, Look, Publish, Refused, Request
-from tests.integration.network import FakeBroker, Proxy, broker, client, run, until
+from catchment.wire.messages import (
+    Accepted,
+    Batch,
+    Credit,
+    Goodbye,
+    Hello,
+    Look,
+    Publish,
+    Refused,
+    Request,
+    Welcome,
+)
+from tests.integration.network import FakeBroker, Proxy, Raw, broker, client, run, until
 
 LOST = ConnectionLostError
 
@@ -82,8 +95,10 @@ def test_nothing_comes_twice_after_a_connection_was_lost():
                 proxy.cut()
                 await until(lambda: not reader._connected.is_set())
                 await until(lambda: b.node.core.clients.subscriptions_count == 1)
-                # The same once more: whoever has had it does not get it again.
-                await publisher.publish(Notification({"n": n}, source="p", seq=n + 1), ack="accepted")
+                # The same once more: the broker does not take it, and whoever has had it does not get it again.
+                with pytest.raises(BadNumberError, match="goes back") as refused:
+                    await publisher.publish(Notification({"n": n}, source="p", seq=n + 1), ack="accepted")
+                assert refused.value.after == n + 1
             assert not subscription._waiting
 
     run(work())
@@ -158,16 +173,88 @@ def test_a_client_that_does_not_reconnect_says_so_to_all():
     run(work())
 
 
-def test_who_is_replaced_does_not_come_back():
+def test_a_second_comer_does_not_end_the_first():
     async def work():
         async with broker() as b, client(b, "alice") as first:
             subscription = await first.subscribe("x > 0")
+            for _ in range(3):
+                with pytest.raises(LOST, match="'alice' is connected already, and answers"):
+                    await client(b, "alice")
+            await first.publish({"x": 1}, ack="accepted")
+            assert (await subscription.get()).notification["x"] == 1
+            assert len(b._rivals) == 0
+
+    run(work())
+
+
+def test_a_client_whose_name_was_taken_comes_back(monkeypatch):
+    """A client that is stalled loses its name to another process; when that goes, it has its name again."""
+    monkeypatch.setattr(session_module, "ANSWER_S_MAX", 0.05)
+    monkeypatch.setattr(client_module, "RETRY_S_FIRST", 0.01)
+    monkeypatch.setattr(client_module, "RETRY_S_MOST", 0.02)
+
+    async def work():
+        async with broker() as b, Proxy(b) as proxy, client(proxy, "alice") as first:
+            subscription = await first.subscribe("x > 0")
+            proxy.stall()
             async with client(b, "alice") as second:
-                with pytest.raises(LOST, match="has connected again"):
-                    await subscription.get()
-                with pytest.raises(LOST):
-                    await first.look()
-                assert (await second.look())["clients"][0]["name"] == "alice"
+                assert [each.name for each in b.node.clients] == ["alice"]
+                assert b.node.core.clients.subscriptions_count == 0
+                proxy.flow()
+                # The first hears that it was replaced, tries again, and is refused as long as the second answers.
+                await until(lambda: first._connection.session.is_ended)
+                await second.publish({"x": 1}, ack="accepted")
+            await until(lambda: b.node.core.clients.subscriptions_count == 1)
+            await first.publish({"x": 2}, ack="accepted")
+            delivery = await subscription.get()
+            assert (delivery.notification["x"], delivery.gap) == (2, True)
+
+    run(work())
+
+
+def test_who_waits_for_a_name_has_it_as_soon_as_it_is_free(monkeypatch):
+    # Not because the first had no time to answer.
+    monkeypatch.setattr(session_module, "ANSWER_S_MAX", 1_000)
+
+    async def work():
+        async with broker() as b, await Raw.client(b, "alice") as first, await Raw.dial(b.address) as second:
+            second.say(Hello((VERSION, VERSION), "client", "alice"))
+            await until(lambda: len(b._rivals) == 1)
+            # A third does not wait.
+            with pytest.raises(LOST, match="another connection waits for the name"):
+                await client(b, "alice")
+            first.say(Goodbye("done"))
+            await second.next(Welcome)
+            assert len(b._rivals) == 0
+
+    run(work())
+
+
+def test_who_waits_for_a_name_may_go_away():
+    async def work():
+        async with broker() as b, await Raw.client(b, "alice") as first:
+            async with await Raw.dial(b.address) as second:
+                second.say(Hello((VERSION, VERSION), "client", "alice"))
+                await until(lambda: len(b._rivals) == 1)
+            await until(lambda: len(b._rivals) == 0)
+            first.say(Publish(1, (Notification({"x": 1}),)))
+            await first.next(Accepted)
+
+    run(work())
+
+
+def test_a_refusal_that_is_final_ends_a_client_that_connects_again():
+    async def work():
+        async with FakeBroker() as fake, client(fake, "alice") as alice:
+            subscribing = asyncio.ensure_future(alice.subscribe("x > 0"))
+            wire = await fake.next()
+            wire.say(Accepted((await wire.next(Request)).number))
+            subscription = await subscribing
+            fake.refusal = Goodbye("never", is_final=True)
+            await wire.close()
+            await until(lambda: alice._failed is not None)
+            with pytest.raises(LOST, match="never"):
+                await subscription.get()
 
     run(work())
 

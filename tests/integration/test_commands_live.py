@@ -5,6 +5,8 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -53,13 +55,13 @@ def _log_line(process: subprocess.Popen[str], message: str) -> str:
     return ""
 
 
-def _wait_for_filters(address: str, count: int) -> None:
-    """Waits, with `top`, until a broker has this many filters of its neighbors."""
+def _wait_for_filters(address: str, count: int, which: str = "remote_filters") -> None:
+    """Waits, with `top`, until a broker has this many filters of its neighbors; or subscriptions of its clients."""
     with started(catchment("top", "--json", "--every-s", "0.05", "--url", address)) as top:
         while line := next_line(top.stdout):
-            if json.loads(line)["remote_filters"] >= count:
+            if json.loads(line)[which] >= count:
                 return
-    pytest.fail(f"{address} did not get {count} filters from its neighbors")
+    pytest.fail(f"{address} did not get {count} {which}")
 
 
 def test_explain_says_which_clause_failed() -> None:
@@ -81,6 +83,56 @@ def test_a_publication_that_was_not_advertised_is_refused() -> None:
         assert refused.returncode == 1
         assert "has not advertised" in refused.stderr
         assert run("pub", "level=2", "--advertise", "level any", "--url", address).returncode == 0
+
+
+def test_a_source_is_a_name_that_nobody_else_has() -> None:
+    with (
+        broker() as (address, _),
+        started(catchment("sub", "level any", "--url", address, "--as", "ana", "--json")) as subscriber,
+    ):
+        _wait_for_filters(address, 1, "subscriptions")
+        assert run("pub", "level=1", "--url", address, "--source", "meter 7").returncode == 0
+        lines = '{"level": 2}\n{"level": 3, "$source": "meter 8"}\n'
+        assert run("pub", "-", "--url", address, "--source", "meter 7", stdin=lines).returncode == 0
+        delivered = [json.loads(next_line(subscriber.stdout))["notification"] for _ in range(3)]
+        assert [(each["level"], each["$source"]) for each in delivered] == [
+            (1, "meter 7"),
+            (2, "meter 7"),
+            (3, "meter 8"),
+        ]
+        lines = '{"level": 5, "$seq": 7}\n{"level": 6, "$seq": 7}\n{"level": 7, "$source": "ana"}\n{"level": 8}\n'
+        some = run("pub", "-", "--url", address, "--source", "meter 9", stdin=lines)
+        assert some.returncode == 1
+        assert "line 2: $seq 7 of 'meter 9' goes back: the last number was 7" in some.stderr
+        assert "line 3: 'ana' belongs to another client" in some.stderr
+        assert "2 notifications published, 2 bad lines" in some.stderr
+        assert [json.loads(next_line(subscriber.stdout))["notification"]["level"] for _ in range(2)] == [5, 8]
+        for arguments, reason in (
+            (("--source", "ana"), "'ana' belongs to another client"),
+            (("--source", "@http"), "names that begin with @ are the broker's own"),
+            (("--as", "ana"), "'ana' is connected already, and answers"),
+            (("--as", "*"), "'*' is reserved"),
+        ):
+            refused = run("pub", "level=4", "--url", address, *arguments)
+            assert refused.returncode != 0
+            assert reason in refused.stderr
+
+
+def test_an_advertiser_may_let_http_publishers_use_its_name() -> None:
+    event = {"specversion": "1.0", "id": "1", "type": "sold", "source": "/shop"}
+    content_type = {"Content-Type": "application/cloudevents+json"}
+    offer = "id any, source any, type any, specversion any"
+    serve = ("serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--json", "--routing", "siena advertising")
+    with started(catchment(*serve)) as process:
+        ready = json.loads(next_line(process.stdout))
+        address, url = ready["address"], f"http://{ready['http']}"
+        request = Request(f"{url}/events", json.dumps(event).encode(), content_type)
+        with pytest.raises(HTTPError, match="422"):
+            urlopen(request, timeout=WAIT_S)
+        with started(catchment("advertise", offer, "--url", address, "--as", "/shop", "--http")) as advertiser:
+            assert "advertised" in next_line(advertiser.stderr)
+            with urlopen(request, timeout=WAIT_S) as answer:
+                assert json.load(answer) == {"accepted": 1}
 
 
 def test_top_shows_a_table() -> None:

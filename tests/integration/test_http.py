@@ -161,6 +161,11 @@ def test_unadvertised_events_are_refused(live):
         connect_blocking(f"catchment://{broker.address}", identity="/tests") as client,
     ):
         client.advertise("id any, source any, type any, specversion any, level < 3")
+        # The name belongs to the client that uses it, until it lets HTTP publishers use it too.
+        answer = http.post("/events", content=json.dumps([an_event("0", level=1)]), headers=BATCHED)
+        assert (answer.status_code, answer.json()["accepted"]) == (422, 0)
+        assert "'/tests' belongs to another client" in answer.json()["errors"][0]["reason"]
+        client.map_identity("/tests", "@http")
         id = subscribe(http)
         events = [an_event("1", level=1), an_event("2", level=9), an_event("3", level=2)]
         answer = http.post("/events", content=json.dumps(events), headers=BATCHED)

@@ -145,12 +145,14 @@ def test_who_gives_up_when_just_welcomed_is_gone(monkeypatch: pytest.MonkeyPatch
         async with broker() as there:
             opening = asyncio.ensure_future(client(there, "alice"))
 
-            async def giving_up(host: str, port: int, session: ClientSession, came: Any, welcomed: Any) -> Any:
+            async def giving_up(
+                host: str, port: int, session: ClientSession, came: Any, welcomed: Any, *more: Any
+            ) -> Any:
                 def then_cancel(*given: Any) -> None:
                     welcomed(*given)
                     opening.cancel()
 
-                return await connected(host, port, session, came, then_cancel)
+                return await connected(host, port, session, came, then_cancel, *more)
 
             monkeypatch.setattr(client_module, "connected", giving_up)
             with pytest.raises(asyncio.CancelledError):
@@ -224,8 +226,9 @@ def test_units_are_read(tmp_path: Path):
         ('routing = "siena hybrid"', "needs units"),
         ('routing = "siena merging"\nsettings = { merging = 2.0 }', "from 0 to less than 1"),
         ('routing = "centralized"', "center"),
-        ('name = "*"', "cannot be a broker's name"),
-        ('name = "@x"', "cannot be a broker's name"),
+        ('name = "*"', "is reserved"),
+        ('name = "@x"', "are the broker's own"),
+        ('name = "a\\nb"', "no control characters"),
         ('name = "' + "x" * 1_025 + '"', "a name has 1 to 1,024 characters"),
     ],
 )

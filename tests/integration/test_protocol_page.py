@@ -5,15 +5,16 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from catchment.broker import server as server_module
 from catchment.broker.config import Config
-from catchment.routing.messages import BrokerMessage, ClientRequest
+from catchment.routing.messages import Beat, BrokerMessage, ClientSaid, Gap, LinkReport, Parting
 from catchment.routing.systems import SYSTEMS
 from catchment.wire.frames import VERSION, Decoder
 from catchment.wire.messages import Batch
@@ -30,7 +31,20 @@ LIMITS_IN = (
     "model.values",
     "model.language",
     "model.filter",
+    "model.expression",
+    "model.constraint",
+    "model.globs",
+    "model.normal",
+    "model.advertisement",
+    "model.pattern",
+    "model.cesql.dialect",
+    "model.cesql.analysis",
+    "model.cesql.implied",
+    "model.monitor",
     "routing.parts.clients",
+    "routing.parts.watching",
+    "node.access",
+    "node.numbers",
     "node.node",
     "broker.allowance",
     "broker.connection",
@@ -38,6 +52,9 @@ LIMITS_IN = (
     "broker.half_sent",
     "broker.outboxes",
     "broker.server",
+    "routing.messages",
+    "routing.parts.link_states",
+    "node.gaps",
 )
 
 
@@ -67,7 +84,10 @@ def fields_by_name(heading: str) -> dict[str, list[str]]:
 # --- the example --------------------------------------------------------------------------------
 
 
-def test_a_broker_says_what_the_page_says():
+def test_a_broker_says_what_the_page_says(monkeypatch):
+    at = datetime(2026, 11, 15, 10, 30, tzinfo=UTC)
+    monkeypatch.setattr(server_module, "_now", lambda: int(at.timestamp()) * 1_000_000)
+
     async def work():
         config = replace(Config(), listen=ANYWHERE)
         async with broker(config.name, routing=config.routing) as b, await Raw.dial(b.address) as raw:
@@ -148,7 +168,7 @@ def test_every_message_is_on_the_page_with_its_fields_in_order():
 
 
 def test_every_request_is_on_the_page_with_its_fields_in_order():
-    requests = {kind.__name__: list(kind.__struct_fields__) for kind in ClientRequest.__args__}
+    requests = {kind.__name__: list(kind.__struct_fields__) for kind in ClientSaid.__args__}
     assert fields_by_name("request") == requests
 
 
@@ -168,7 +188,10 @@ def test_every_message_between_brokers_is_on_the_page_with_its_fields_in_order()
     assert fields_by_name("message of a routing system") == {
         kind.__name__: list(kind.__struct_fields__) for kind in kinds
     }
-    assert fields_by_name("message between all brokers") == {"Batch": list(Batch.__struct_fields__)}
+    between_all = (Batch, LinkReport, Beat, Parting, Gap)
+    assert fields_by_name("message between all brokers") == {
+        kind.__name__: list(kind.__struct_fields__) for kind in between_all
+    }
 
 
 def test_the_version_is_that_of_the_code():
@@ -176,6 +199,38 @@ def test_the_version_is_that_of_the_code():
 
 
 # --- limits -------------------------------------------------------------------------------------
+
+
+def test_every_limit_on_what_is_written_is_on_the_page():
+    """Filters, advertisements, patterns and CESQL: the limits that somebody who writes one can meet."""
+    places = (
+        "expression",
+        "constraint",
+        "globs",
+        "normal",
+        "pattern",
+        "cesql.dialect",
+        "cesql.analysis",
+        "cesql.implied",
+    )
+    limits = {
+        name
+        for place in places
+        for name, value in vars(importlib.import_module(f"catchment.model.{place}")).items()
+        if name.endswith("_MAX") and isinstance(value, int) and not name.startswith("_")
+    }
+    assert limits - INNER <= set(re.findall(r"^\| `([A-Z_]+)` \|", PAGE, re.MULTILINE))
+
+
+# Of the normal form: past them it is longer, and means the same.
+INNER = {
+    "PRIME_BOXES_MAX",
+    "IRREDUNDANT_STEPS_MAX",
+    "GLOB_BOXES_MAX",
+    "IRREDUNDANT_GLOB_STEPS_MAX",
+    "INT_MAX",
+    "INTEGER_MAX",
+}
 
 
 def test_the_limits_are_those_of_the_code():

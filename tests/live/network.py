@@ -45,6 +45,7 @@ from catchment.routing.messages import (
     Wanted,
 )
 from catchment.sim.conformance.checkers import DeliveryChecker, ViolationError
+from catchment.sim.conformance.gap_checker import GapChecker
 from catchment.sim.conformance.sequences import SequenceChecker
 from catchment.sim.network import LinkState
 from catchment.sim.simulation import SimClient, is_cancelled
@@ -63,7 +64,7 @@ STALL_SHARE, STALL_STEPS_MAX = 0.15, 10
 LOOKER = "looker"
 
 T = TypeVar("T")
-Observer = DeliveryChecker | SequenceChecker
+Observer = DeliveryChecker | SequenceChecker | GapChecker
 
 
 @dataclass(frozen=True)
@@ -245,7 +246,9 @@ class LiveNetwork:
         record.home, record.is_suspended = broker, False
         record.is_connected = broker in self._processes
         if broker is not None:
-            self._visits[record.identity] = Visit(self._urls[broker], record, self._up[broker], self._delivered)
+            self._visits[record.identity] = Visit(
+                self._urls[broker], record, self._up[broker], self._delivered, self._accepted
+            )
 
     def is_idle(self, identity: str) -> bool:
         """Whether it is at its broker and has done what it was asked."""
@@ -324,6 +327,11 @@ class LiveNetwork:
                 observer.delivered(self, record, delivery)
         except ViolationError as problem:
             self._violation = self._violation or problem
+
+    def _accepted(self, notification: Notification) -> None:
+        for observer in self._observers:
+            if isinstance(observer, GapChecker):
+                observer.accepted(notification)
 
     # --- faults ---
 

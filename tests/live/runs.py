@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from itertools import combinations, cycle
 from pathlib import Path
@@ -25,6 +26,7 @@ from catchment.client import client as client_module
 from catchment.routing.core import CLIENTS_TABLE, Table
 from catchment.sim.conformance.checkers import DeliveryChecker, ViolationError, reachable
 from catchment.sim.conformance.entries import ENTRIES, NETWORKS, Entry, Run
+from catchment.sim.conformance.gap_checker import GapChecker
 from catchment.sim.conformance.ideals.tables import covers, filters_in
 from catchment.sim.conformance.runs import Player, wrong_in
 from catchment.sim.conformance.scripts import (
@@ -167,11 +169,18 @@ def outcome_of(run: Run, hosts: Hosts, settle_s_max: float = SETTLE_S_MAX) -> Li
     script = with_kills(script_of(topology, run.seed), topology, run.seed)
     # Half of the publications are not answered: nobody hears that they are refused.
     checker = DeliveryChecker(
-        entry.needs_advertisements, entry.served, hears_refusals=False, wastes_nothing=entry.wastes_nothing
+        entry.needs_advertisements,
+        entry.served,
+        hears_refusals=False,
+        wastes_nothing=entry.wastes_nothing,
+        detects_losses=entry.detects_losses,
     )
     sequences = SequenceChecker(entry.served, entry.needs_advertisements)
-    with live_network(run, hosts, (checker, sequences), settle_s_max) as network:
-        violation = _played(network, script, checker, sequences, entry)
+    gaps = GapChecker(
+        entry.served, entry.needs_advertisements, needs_acceptance=True, epoch=datetime.fromtimestamp(0, UTC)
+    )
+    with live_network(run, hosts, (checker, sequences, gaps), settle_s_max) as network:
+        violation = _played(network, script, checker, sequences, gaps, entry)
         network.close()
         violations = [*([] if violation is None else [violation]), *network.problems()]
     return LiveOutcome(run, "; ".join(violations) or None, checker.delivered_count, network.kills)
@@ -193,12 +202,17 @@ def live_network(
 
 
 def _played(
-    network: LiveNetwork, script: Script, checker: DeliveryChecker, sequences: SequenceChecker, entry: Entry
+    network: LiveNetwork,
+    script: Script,
+    checker: DeliveryChecker,
+    sequences: SequenceChecker,
+    gaps: GapChecker,
+    entry: Entry,
 ) -> str | None:
     """What is wrong, if anything is."""
     try:
         network.settle()
-        Player(network, checker, sequences, lambda: _wrong(network, entry)).play(script)
+        Player(network, checker, sequences, lambda: _wrong(network, entry), gaps).play(script)
     except ViolationError as problem:
         return str(problem)
     return None

@@ -9,24 +9,39 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 
-from catchment.client import Client, ConnectionLostError, connect
+from catchment.client import Client, ConnectionLostError, GapSpan, connect
 from catchment.errors import CatchmentError
 from catchment.model.notification import Notification
 from catchment.routing.messages import Client as Handler
-from catchment.routing.messages import Deliver, DeliverSequence
+from catchment.routing.messages import Deliver, DeliverSequence, Gap
 from catchment.sim.simulation import SimClient
 
 Work = Callable[[Client], Awaitable[object]]
 Delivered = Callable[[SimClient, Deliver | DeliverSequence], None]
+# Is told of each publication that a broker has accepted.
+Accepted = Callable[[Notification], None]
 # Between two attempts to connect to a broker that is not there yet.
 ATTEMPT_S = 0.005
+
+
+def _microseconds(time: datetime) -> int:
+    return (time - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
 
 
 class Visit:
     """`record` says what the client wants; `delivered` is told of what it gets."""
 
-    def __init__(self, url: str, record: SimClient, is_up: asyncio.Event, delivered: Delivered) -> None:
+    def __init__(
+        self,
+        url: str,
+        record: SimClient,
+        is_up: asyncio.Event,
+        delivered: Delivered,
+        accepted: Accepted = lambda notification: None,
+    ) -> None:
+        self._accepted = accepted
         self._url = url
         self._record = record
         self._is_up = is_up
@@ -46,8 +61,16 @@ class Visit:
         self._put(work, is_repeated=True)
 
     def publish(self, notification: Notification, is_acknowledged: bool) -> None:
-        ack = "accepted" if is_acknowledged else "none"
-        self._put(lambda client: client.publish(notification, ack=ack), is_repeated=False)  # type: ignore[arg-type]
+        async def published(client: Client) -> None:
+            await client.publish(notification, ack="accepted" if is_acknowledged else "none")
+            if is_acknowledged:
+                self._accepted(notification)
+
+        self._put(published, is_repeated=False)
+
+    def _told_gap(self, span: GapSpan) -> None:
+        since, until = _microseconds(span.since), 0 if span.until is None else _microseconds(span.until)
+        self._record.gaps[span.id] = Gap(span.id, 1, span.link or ("", ""), since, until, span.missed)
 
     def _put(self, work: Work, is_repeated: bool) -> None:
         self._undone += 1
@@ -93,7 +116,9 @@ class Visit:
         while True:
             await self._is_up.wait()
             with suppress(ConnectionLostError):
-                client: Client = await connect(self._url, identity=self._record.identity, seen=self._record.seen)
+                client: Client = await connect(
+                    self._url, identity=self._record.identity, seen=self._record.seen, on_gap=self._told_gap
+                )
                 return client
             await asyncio.sleep(ATTEMPT_S)
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catchment.model.notification import Notification
+from catchment.routing.messages import Beat, Gap, LinkReport, Parting
 from catchment.routing.systems import SYSTEMS
 from catchment.wire.frames import batch_frame, frame
 from catchment.wire.greetings import ThisBroker
@@ -145,6 +146,8 @@ def _forwards(batch: Batch[Any]) -> Step:
     return lambda end: (batch_frame(routed), routed)
 
 
+LINK_KINDS: tuple[type, ...] = (*SYSTEMS[ROUTING].messages, LinkReport, Beat, Parting, Gap)
+
 note = st.builds(Notification, st.dictionaries(st.sampled_from("xyz"), st.integers(0, 9)))
 by_client = st.one_of(
     st.builds(_asks, st.builds(Request, st.just(0), requests)),
@@ -154,12 +157,12 @@ by_client = st.one_of(
 to_client = st.one_of(
     st.just(_ticks),
     st.builds(_says, st.builds(Credit, st.integers(0, 5))),
-    *(st.builds(_says, KINDS[kind]) for kind in (Delivery, SequenceDelivery, Lost)),
+    *(st.builds(_says, KINDS[kind]) for kind in (Delivery, SequenceDelivery, Lost, Gap)),
 )
 between_brokers = st.one_of(
     st.just(_ticks),
     st.builds(_forwards, BATCHES[SYSTEMS[ROUTING].header]),
-    *(st.builds(_says, KINDS[kind]) for kind in SYSTEMS[ROUTING].messages),
+    *(st.builds(_says, KINDS[kind]) for kind in LINK_KINDS),
 )
 THEIRS = ThisBroker("theirs", ROUTING, OURS.language, "i2")
 PAIRS: dict[str, tuple[Callable[[], Session], Any, Any]] = {

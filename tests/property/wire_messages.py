@@ -5,8 +5,10 @@ from typing import Any, get_args, get_origin
 from hypothesis import strategies as st
 
 from catchment.model.cesql import Cesql
+from catchment.model.pattern import PATTERN_FILTERS_MAX
 from catchment.routing import messages as said
 from catchment.routing.baselines.messages import AddressedHeader, Registration
+from catchment.routing.content_graph import messages as graph
 from catchment.routing.parts.link_states import Links
 from catchment.routing.siena import messages as siena
 from catchment.routing.systems import SYSTEMS
@@ -19,6 +21,12 @@ counts = st.integers(0, 2**31)
 cesql = st.sampled_from(("a = 'b'", "LENGTH(c) > 3 OR NOT EXISTS d", "x LIKE 'é%_'", "TRUE")).map(Cesql)
 wanted = some.filters | some.patterns | cesql
 texts = some.texts
+# What the wire lets through as the name of a broker, the number of a record, a link's cost.
+brokers = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=8).filter(
+    lambda name: name != "*" and not name.startswith("@")
+)
+records = st.integers(0, said.NUMBER_MAX)
+costs = st.integers(1, said.LINK_COST_MAX)
 plain = st.recursive(
     st.none() | texts | some.ints | some.floats | some.bools,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
@@ -33,10 +41,16 @@ def several(elements):
 notifications = some.notifications
 # Few, so that they are often the same in succession.
 hops = st.integers(0, 2)
+node_ids = several(records)
+node_numbers = several(st.tuples(records, records))
+missing = several(st.tuples(records, records, records))
 HEADERS: dict[type, st.SearchStrategy[Any]] = {
     said.Header: st.builds(said.Header, hops),
-    siena.OriginHeader: st.builds(siena.OriginHeader, hops, texts),
-    AddressedHeader: st.builds(AddressedHeader, hops, st.none() | st.tuples(texts, texts)),
+    siena.OriginHeader: st.builds(siena.OriginHeader, hops, brokers),
+    AddressedHeader: st.builds(AddressedHeader, hops, st.none() | st.tuples(brokers, texts)),
+    graph.ContentHeader: st.builds(
+        graph.ContentHeader, hops, texts, st.booleans(), counts, node_ids, node_numbers, texts, st.booleans()
+    ),
 }
 BATCHES: dict[type, st.SearchStrategy[Any]] = {
     header: st.builds(wire.Batch, several(st.builds(wire.Parcel, made, several(notifications))))
@@ -55,7 +69,7 @@ requests = st.one_of(
     st.builds(said.Suspend, texts),
     st.builds(said.Resume, texts),
 )
-held = st.builds(siena.Held, notifications, some.ints, several(counts))
+held = st.builds(siena.Held, notifications, records, several(st.integers(0, PATTERN_FILTERS_MAX - 1)))
 seen = st.dictionaries(texts, some.ints, max_size=4)
 roles = st.sampled_from(("client", "broker"))
 KINDS: dict[type, st.SearchStrategy[Any]] = {
@@ -73,6 +87,10 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
     wire.Delivery: st.builds(wire.Delivery, texts, several(texts), notifications),
     wire.SequenceDelivery: st.builds(wire.SequenceDelivery, texts, texts, several(notifications)),
     wire.Lost: st.builds(wire.Lost, texts, counts),
+    said.LinkReport: st.builds(said.LinkReport, records, records, records, records),
+    said.Beat: st.builds(said.Beat, records, records, records),
+    said.Parting: st.builds(said.Parting, records, st.booleans()),
+    said.Gap: st.builds(said.Gap, brokers, records, st.tuples(brokers, brokers), records, records, st.none() | records),
     wire.Seen: st.builds(wire.Seen, numbers, plain),
     wire.Batch: st.one_of(*BATCHES.values()),
     siena.Interest: interest,
@@ -81,12 +99,70 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
         siena.Delegated, several(some.patterns), several(some.patterns), several(some.patterns), interest
     ),
     siena.Part: st.builds(siena.Part, some.patterns, several(held), st.booleans()),
-    Links: st.builds(Links, texts, counts, several(st.tuples(texts, counts))),
-    siena.Wants: st.builds(siena.Wants, texts, counts, several(some.filters)),
+    Links: st.builds(Links, brokers, records, several(st.tuples(brokers, costs))),
+    siena.Wants: st.builds(siena.Wants, brokers, records, several(some.filters)),
     siena.WantsChange: st.builds(
-        siena.WantsChange, texts, counts, counts, several(some.filters), several(some.filters)
+        siena.WantsChange, brokers, records, records, several(some.filters), several(some.filters)
     ),
-    Registration: st.builds(Registration, texts, counts, counts, st.booleans(), several(subscribe | cancel)),
+    Registration: st.builds(Registration, brokers, records, records, st.booleans(), several(subscribe | cancel)),
+    graph.NodesWanted: st.builds(
+        graph.NodesWanted,
+        texts,
+        brokers,
+        records,
+        records,
+        st.booleans(),
+        several(some.filters),
+        several(some.filters),
+    ),
+    graph.NodesGiven: st.builds(
+        graph.NodesGiven,
+        texts,
+        brokers,
+        records,
+        records,
+        several(st.tuples(some.filters, records)),
+        node_numbers,
+    ),
+    graph.SubscribeNodes: st.builds(
+        graph.SubscribeNodes, texts, records, st.booleans(), st.booleans(), node_ids, records
+    ),
+    graph.GraphSetup: st.builds(
+        graph.GraphSetup, texts, records, several(st.builds(graph.Setup, records, node_ids, node_ids))
+    ),
+    graph.GraphChange: st.builds(
+        graph.GraphChange,
+        texts,
+        records,
+        records,
+        records,
+        st.booleans(),
+        node_ids,
+        several(st.builds(graph.Named, records, some.filters, node_ids, node_ids)),
+    ),
+    graph.Left: st.builds(graph.Left, texts),
+    graph.NumbersWanted: st.builds(graph.NumbersWanted, texts, brokers, node_ids),
+    graph.Numbers: st.builds(graph.Numbers, texts, brokers, node_ids, node_numbers),
+    graph.Recover: st.builds(graph.Recover, texts, brokers, node_ids, missing),
+    graph.Recovered: st.builds(
+        graph.Recovered,
+        texts,
+        brokers,
+        missing,
+        several(st.builds(graph.Again, notifications, node_ids, node_numbers)),
+        node_numbers,
+        node_ids,
+    ),
+    **{
+        kind: st.builds(kind, texts, records, node_ids)
+        for kind in (
+            graph.NodesRefused,
+            graph.UnsubscribeNodes,
+            graph.UnsubscribedAck,
+            graph.Resubscribed,
+            graph.ResubscribedAck,
+        )
+    },
 }
 UNIONS: dict[str, Any] = {
     "to broker": TO_BROKER,

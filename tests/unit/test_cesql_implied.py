@@ -170,7 +170,7 @@ def test_a_filter_widens_when_its_work_is_spent(monkeypatch):
     text = "(a = 'x' OR b = 'y') AND (c = 'z' OR d = 'w') AND NOT (e = 'v' XOR f = 'u')"
     exact = Cesql(text).filter
     for work in (0, 10, 100):
-        monkeypatch.setattr(cesql_filter, "CESQL_FILTER_WORK_MAX", work)
+        monkeypatch.setattr(cesql_filter, "CESQL_FILTER_STEPS_MAX", work)
         assert Cesql(text).filter.covers(exact)
     monkeypatch.setattr(cesql_filter, "CESQL_FILTER_TESTS_MAX", 1)
     assert Cesql(text).filter.covers(exact)

@@ -8,7 +8,7 @@ import pytest
 from catchment import Advertisement, Filter, Notification
 from catchment.errors import BadIdError, BadNotificationError, CatchmentError, LimitError
 from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
-from catchment.node import Node, node
+from catchment.node import Node, access
 from catchment.routing.messages import (
     Advertise,
     BrokerMessage,
@@ -16,7 +16,9 @@ from catchment.routing.messages import (
     Client,
     Deliver,
     DeliverSequence,
+    Gap,
     Header,
+    LinkMessage,
     MapIdentity,
     Neighbor,
     Refuse,
@@ -25,6 +27,7 @@ from catchment.routing.messages import (
     Subscribe,
     Suspend,
 )
+from catchment.routing.parts.link_states import Links
 from catchment.routing.siena.acyclic import AcyclicCore
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.general import GeneralCore
@@ -42,6 +45,9 @@ class Outlet:
     behind: bool = False
     too_long: bool = False
     put: list[object] = field(default_factory=list)
+    # What a node tells about gaps: apart, because most tests are not about that.
+    gaps: list[Gap] = field(default_factory=list)
+    told: list[LinkMessage] = field(default_factory=list)
 
     def _take(self, what: object) -> None:
         if self.too_long:
@@ -57,11 +63,23 @@ class Outlet:
     def tell_lost(self, identity: str, count: int) -> None:
         self.put.append(("lost", identity, count))
 
+    def tell_gap(self, gap: Gap) -> None:
+        self.gaps.append(gap)
+
+    def tell(self, message: LinkMessage) -> None:
+        self.told.append(message)
+
     def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
         self.put.append(("answer", number, [type(refusal.error) for refusal in refusals]))
 
     def is_behind(self) -> bool:
         return self.behind
+
+    def pause(self) -> None:
+        self.put.append("paused")
+
+    def resume(self) -> None:
+        self.put.append("resumed")
 
     def send(self, message: BrokerMessage) -> None:
         self._take(message)
@@ -118,7 +136,8 @@ def test_each_publication_is_answered_with_what_was_refused_of_it():
     broker.requested(ALICE, 1, Advertise("alice", Advertisement("x < 5")))
     outlet.taken()
     batches = [(0, [numbered(1, "alice")]), (3, [numbered(2, "alice"), numbered(7, "alice"), numbered(8, "alice")])]
-    broker.published(ALICE, [*batches, (4, [numbered(3, "alice")]), (0, [numbered(9, "alice")])])
+    later = Notification({"x": 3}, source="alice", seq=9)
+    broker.published(ALICE, [*batches, (4, [later]), (0, [numbered(10, "alice")])])
     # Nobody waits for number 0, but a refusal is told.
     assert outlet.taken() == [
         ("answer", 3, [BadNotificationError] * 2),
@@ -162,18 +181,29 @@ def test_a_handler_must_be_there(broker: Node):
     assert phone.taken() == [("delivered", 1)]
 
 
-def test_identities_of_a_client_are_bounded_those_mapped_to_it_among_them(
+def test_identities_of_a_client_are_bounded_apart_from_those_mapped_to_it(
     broker: Node, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(node, "CLIENT_IDENTITIES_MAX", 2)
+    monkeypatch.setattr(access, "CLIENT_IDENTITIES_MAX", 2)
     come(broker)
     come(broker, BOB, wanted=None)
-    assert broker.ask(BOB, Suspend("b1")) == []
-    assert broker.ask(BOB, Suspend("b1")) == []
-    assert broker.ask(ALICE, MapIdentity("a1", "bob")) == []
-    (refusal,) = broker.ask(BOB, Suspend("b2"))
-    assert isinstance(refusal.error, LimitError)
-    assert refusal.error.limit == "CLIENT_IDENTITIES_MAX"
+    assert broker.ask(BOB, MapIdentity("b1", "alice")) == []
+    assert broker.ask(ALICE, Suspend("a1")) == []
+    assert broker.ask(ALICE, Suspend("a1")) == []
+    for client, identity in ((ALICE, "a2"), (BOB, "b2")):
+        (refusal,) = broker.ask(client, Suspend(identity))
+        assert isinstance(refusal.error, LimitError)
+        assert refusal.error.limit == "CLIENT_IDENTITIES_MAX"
+    assert "a2" not in broker.core.clients
+
+
+def test_identities_mapped_to_a_client_are_bounded(broker: Node, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(access, "CLIENT_IDENTITIES_MAX", 2)
+    come(broker)
+    for number in range(3):
+        come(broker, Client(f"c{number}"), wanted=None)
+        refusals = broker.ask(Client(f"c{number}"), MapIdentity(f"i{number}", "alice"))
+        assert [type(refusal.error) for refusal in refusals] == ([LimitError] if number == 2 else [])
 
 
 def test_a_client_that_comes_again_takes_the_place_of_the_other(broker: Node):
@@ -254,6 +284,7 @@ def test_what_waits_for_a_suspended_client_is_wanted(broker: Node):
 def test_a_neighbor_that_is_refused_loses_its_link():
     broker = node_of(GeneralCore("1"))
     two, _ = linked(broker)
+    broker.told(TWO, Links("9", 1, ()))
     broker.told(TWO, WantsChange("9", 12, 10, (), (ALL,)))
     assert [what[0] for what in two.taken() if isinstance(what, tuple)] == ["ended"]
 
@@ -264,7 +295,8 @@ def test_a_message_that_is_too_long_ends_the_link(broker: Node):
     come(broker)
     assert two.taken() == [("ended", "Interest: FRAME_BYTES_MAX is 1, found more")]
     assert three.taken() == [Interest((), (ALL,))]
-    assert (broker.links[TWO].sent, broker.links[THREE].sent) == (0, 1)
+    # Each began with a report.
+    assert (broker.links[TWO].sent, broker.links[THREE].sent) == (1, 2)
 
 
 def test_a_link_that_is_gone_gets_nothing(broker: Node):

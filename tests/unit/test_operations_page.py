@@ -15,6 +15,7 @@ PROTOCOL_PAGE = (ROOT / "docs" / "protocol.md").read_text("utf-8")
 LIMITS_IN = (
     "broker.allowance",
     "broker.connection",
+    "broker.explaining",
     "broker.half_sent",
     "broker.http.delivery_log",
     "broker.http.protocols",
@@ -22,14 +23,29 @@ LIMITS_IN = (
     "broker.outboxes",
     "broker.server",
     "broker.turns",
+    "broker.status",
+    "matching.matcher",
+    "model.advertisement",
+    "model.cesql.implied",
+    "model.filter",
     "model.monitor",
-    "node.node",
+    "model.strings",
+    "model.widening",
+    "node.jobs",
+    "node.access",
+    "node.numbers",
     "routing.parts.clients",
     "routing.parts.newest",
     "routing.parts.remote",
+    "routing.parts.watching",
+    "routing.poset.poset",
     "routing.siena.advertising",
     "routing.siena.delegating",
     "routing.siena.general",
+    "routing.messages",
+    "routing.parts.link_states",
+    "node.gaps",
+    "routing.siena.thinning",
     "wire.session",
 )
 
@@ -52,7 +68,7 @@ def values_of_code(name: str, modules: tuple[str, ...]) -> set[float]:
     return {float(getattr(module, name)) for module in loaded if hasattr(module, name)}
 
 
-@pytest.mark.parametrize("row", rows("limit"), ids=lambda row: row[0])
+@pytest.mark.parametrize("row", [*rows("limit"), *rows("budget")], ids=lambda row: row[0].strip("`"))
 def test_limits_are_those_of_the_code(row: list[str]):
     names = re.findall(r"`(\w+)`", row[0])
     for name, value in zip(names, values_in(row[1]), strict=True):
@@ -92,6 +108,19 @@ def test_every_limit_of_brokers_and_of_the_wire_is_on_a_page():
     ]
     assert len(limits) > 50
     assert [name for name in limits if not re.search(rf"\b{name}\b", pages)] == []
+
+
+def test_the_page_has_every_budget():
+    """Each constant of the model and of routing whose name says that it bounds steps, and each of a slice."""
+    places = ("model.advertisement", "model.cesql.implied", "model.filter", "node.jobs", "routing.poset.poset")
+    budgets = {
+        name
+        for place in places
+        for name in vars(importlib.import_module(f"catchment.{place}"))
+        if name.isupper() and (name.endswith("_STEPS_MAX") or name.startswith("SLICE_"))
+    }
+    assert len(budgets) >= 9
+    assert budgets <= {row[0].strip("`") for row in rows("budget")}
 
 
 def test_the_configuration_of_the_page_is_read(tmp_path: Path):

@@ -22,7 +22,7 @@ from catchment.routing.messages import (
 )
 from catchment.routing.parts import remote
 from catchment.routing.parts.link_states import Links
-from catchment.routing.siena import advertising, delegating, general
+from catchment.routing.siena import advertising, delegating
 from catchment.routing.siena.acyclic import AcyclicCore
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.general import GeneralCore
@@ -172,6 +172,7 @@ def test_records_are_flooded_once():
 
 def test_a_change_that_does_not_follow_is_refused():
     core = connected(GeneralCore("1"))
+    core.on_message(Links("9", 1, ()), TWO, 0)
     core.on_message(Wants("9", 5, (WIDE,)), TWO, 0)
     follows = WantsChange("9", 8, 5, (WIDE,), (NARROW,))
     assert core.on_message(follows, TWO, 0) == [Send(THREE, follows)]
@@ -234,23 +235,13 @@ def test_wants_that_replace_others_need_no_more_room_than_those(monkeypatch):
     monkeypatch.setattr(remote, "REMOTE_FILTERS_MAX", 2)
     core = connected(GeneralCore("1"))
     both = (Filter("x = 1"), Filter("x = 2"))
+    for neighbor in (TWO, THREE):
+        core.on_message(Links(neighbor.name, 1, (("1", 1),)), neighbor, 0)
     core.on_message(Wants("2", 1, both), TWO, 0)
     core.on_message(Wants("2", 2, (Filter("x = 3"), Filter("x = 4"))), TWO, 0)
     assert core.wants_of("2") == (Filter("x = 3"), Filter("x = 4"))
     assert refusal(core.on_message(Wants("3", 1, (Filter("x = 5"),)), THREE, 0)) == "REMOTE_FILTERS_MAX"
     assert refusal(core.on_message(WantsChange("2", 3, 2, (), (Filter("x = 5"),)), TWO, 0)) == "REMOTE_FILTERS_MAX"
-
-
-def test_records_of_more_brokers_than_a_network_may_have_are_refused(monkeypatch):
-    monkeypatch.setattr(general, "BROKERS_MAX", 2)
-    core = connected(GeneralCore("1"))
-    core.on_message(Links("2", 1, (("1", 1),)), TWO, 0)
-    core.on_message(Wants("2", 1, ()), TWO, 0)
-    assert refusal(core.on_message(Links("9", 1, ()), TWO, 0)) == "BROKERS_MAX"
-    assert refusal(core.on_message(Wants("9", 1, ()), TWO, 0)) == "BROKERS_MAX"
-    assert refusal(core.on_message(WantsChange("9", 1, 0, (), ()), TWO, 0)) == "BROKERS_MAX"
-    # Those that are known may say more.
-    assert not any(isinstance(action, Refuse) for action in core.on_message(Links("2", 2, (("1", 2),)), TWO, 0))
 
 
 def test_a_neighbor_that_advertises_or_delegates_too_much_is_refused(monkeypatch):

@@ -8,7 +8,7 @@ import msgspec
 
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
-from catchment.routing.messages import Subscribe
+from catchment.routing.messages import Beat, Gap, LinkReport, Parting, Subscribe
 from catchment.routing.siena.messages import OriginHeader, Wants
 from catchment.wire.frames import (
     VERSION,
@@ -72,6 +72,10 @@ MESSAGES: tuple[Any, ...] = (
     Delivery("alice", ("s",), NOTE),
     SequenceDelivery("alice", "s", (NOTE,)),
     Lost("alice", 3),
+    Gap("north/7/1", 2, ("north", "south"), 5, 9, 3),
+    LinkReport(7, 6, 10, 20),
+    Beat(5, 10, 4),
+    Parting(5, is_alone=True),
     Batch((Parcel(OriginHeader(1, "theirs"), (NOTE,)),)),
     Wants("theirs", 1, (Filter("x > 0"),)),
 )

@@ -24,9 +24,9 @@ from msgspec import Struct, ValidationError, convert
 
 from catchment.broker.hosts import ALLOWED_HOSTS_MAX, host_name
 from catchment.errors import InputError, shown
+from catchment.model.names import name_refusal
 from catchment.routing.core import RoutingCore
 from catchment.routing.systems import DEFAULT_SYSTEM, system_named
-from catchment.wire.greetings import broker_name_refusal
 
 DEFAULT_PORT: Final = 7400
 DEFAULT_HTTP_PORT: Final = 7480
@@ -67,7 +67,7 @@ class Config:
     def __post_init__(self) -> None:
         _check_hosts(self.allowed_hosts)
         system_named(self.routing).settings_of(self.settings)
-        if refusal := broker_name_refusal(self.name):
+        if refusal := name_refusal(self.name):
             raise InputError(f"name: {refusal}")
 
     def make_core(self) -> RoutingCore[Any]:

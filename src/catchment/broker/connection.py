@@ -42,6 +42,10 @@ CONGESTED_BYTES: Final = 4 * 1_048_576
 FULL_BYTES: Final = 40 * 1_048_576
 
 
+# How long the other side may take to read why the connection ends, and close it.
+READ_GOODBYE_S_MAX: Final = 2.0
+
+
 class Owner(Protocol):
     """Whom a connection tells what happens to it. It has what all its connections share."""
 
@@ -102,6 +106,7 @@ class Connection(asyncio.Protocol):
         self._is_finished = False
         self._was_behind = False
         self._handshake: asyncio.TimerHandle | None = None
+        self._closing: asyncio.TimerHandle | None = None
         self._put_bytes = 0
         # At the last tick: what waited, and what the other side had taken since the start.
         self._left_bytes = 0
@@ -170,6 +175,8 @@ class Connection(asyncio.Protocol):
         self.session.lose(self._loss)
         # If a flush is due in this turn, it finds nothing: uvloop refuses to write to a closed transport.
         self._waiting.clear()
+        if self._closing is not None:
+            self._closing.cancel()
         self.owner.turns.leave(self)
         self.owner.closed(self, self.session.reason)
 
@@ -184,9 +191,9 @@ class Connection(asyncio.Protocol):
 
     # --- who is there ---
 
-    def welcome(self, credit: int = 0) -> None:
-        """Answers the greeting that has come; `credit` is for a client."""
-        self.put(self.session.welcome(credit))
+    def welcome(self, credit: int = 0, now: int = 0, last_seq: int | None = None) -> None:
+        """Answers the greeting that has come; the arguments are for a client."""
+        self.put(self.session.welcome(credit, now, last_seq))
 
     def known_as(self, who: Client | Neighbor) -> None:
         """The session is established, and the owner keeps it."""
@@ -406,8 +413,16 @@ class Connection(asyncio.Protocol):
         # Not by `put`, which takes nothing any more.
         self._waiting += (goodbye,) if goodbye else ()
         self._flush()
-        if self._transport is not None:
+        if self._transport is None:
+            return
+        if not goodbye or not isinstance(self.who, Neighbor) or self._transport.is_closing():
             self._transport.close()
+        else:
+            # A neighbor tells all that it knows at once. If we closed while that is unread, the system would reset the
+            # connection, and the neighbor would see that and not our reason. So it may read, and close; what it still
+            # sends is dropped.
+            self._transport.write_eof()
+            self._closing = self._loop.call_later(READ_GOODBYE_S_MAX, self._transport.abort)
         self._drop_reads()
 
     def leave(self, reason: str) -> None:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from catchment.broker.connection import Connection
-from catchment.routing.messages import BrokerMessage, Deliver, DeliverSequence, Refuse, Routed
+from catchment.errors import BadNumberError
+from catchment.routing.messages import BrokerMessage, Deliver, DeliverSequence, Gap, LinkMessage, Refuse, Routed
 from catchment.wire.frames import batch_frame, delivery_frame, pieces
 from catchment.wire.messages import Accepted, Batch, Delivery, Lost, Refused, SequenceDelivery
 
@@ -20,7 +21,7 @@ FORWARD_MAX: Final = 1_024
 
 class FramesToClient:
     def __init__(self, connection: Connection) -> None:
-        assert connection.session.may_send(Delivery, SequenceDelivery, Lost, Accepted, Refused)
+        assert connection.session.may_send(Delivery, SequenceDelivery, Lost, Gap, Accepted, Refused)
         self._connection = connection
 
     def deliver(self, delivery: Deliver) -> None:
@@ -32,11 +33,20 @@ class FramesToClient:
     def tell_lost(self, identity: str, count: int) -> None:
         self._connection.send(Lost(identity, count))
 
+    def tell_gap(self, gap: Gap) -> None:
+        self._connection.send(gap)
+
     def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
         self._connection.send(_answer(number, refusals))
 
     def is_behind(self) -> bool:
         return self._connection.is_behind()
+
+    def pause(self) -> None:
+        self._connection.hold("job")
+
+    def resume(self) -> None:
+        self._connection.release("job")
 
     def end(self, reason: str) -> None:
         self._connection.end(reason)
@@ -48,6 +58,9 @@ class FramesToNeighbor:
         self._connection = connection
 
     def send(self, message: BrokerMessage) -> None:
+        self._connection.send(message)
+
+    def tell(self, message: LinkMessage) -> None:
         self._connection.send(message)
 
     def forward(self, batch: Sequence[Routed], is_relayed: bool) -> int:
@@ -66,4 +79,5 @@ def _answer(number: int, refusals: Sequence[Refuse]) -> Accepted | Refused:
         return Accepted(number)
     error = refusals[0].error
     more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
-    return Refused(number, type(error).__name__, f"{error}{more}")
+    after = error.after if isinstance(error, BadNumberError) else None
+    return Refused(number, type(error).__name__, f"{error}{more}", after)

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 
 from catchment.broker.config import Config
+from catchment.broker.garbage import keep_frozen
 from catchment.broker.server import Broker
 from catchment.routing.parts.recall import warm
 
@@ -38,6 +39,8 @@ async def _running(config: Config, ready: Callable[[Broker], None]) -> bool:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, lambda: stopping.append(loop.create_task(broker.stop())))
     ready(broker)
+    freezing = loop.create_task(keep_frozen(broker.node))
     await broker.stopped()
+    freezing.cancel()
     await asyncio.gather(*stopping, return_exceptions=True)
     return not broker.is_cut_short

@@ -9,6 +9,8 @@ have one link: the first that both ends know. If both connect at the same time, 
 lesser name has opened. A broker that has been started again, or another broker of the same name, is recognized by its
 instance. It is refused while the broker that is there answers, and takes its place if that broker does not.
 
+Clients. Two connections cannot have one name: `rivals.py` decides which keeps it.
+
 Shutdown. `stop` takes no more connections, lets what waits be read, and closes. A second `stop` closes at once.
 """
 
@@ -24,19 +26,21 @@ from typing import TYPE_CHECKING, Final
 from catchment.broker.config import Address, Config
 from catchment.broker.connection import Connection
 from catchment.broker.credit import CREDIT, Credits
+from catchment.broker.explaining import Explaining
 from catchment.broker.half_sent import HalfSent
 from catchment.broker.idle import keep_prepared
 from catchment.broker.outboxes import Outboxes
 from catchment.broker.outlets import FramesToClient, FramesToNeighbor
-from catchment.broker.status import explained, status_of
+from catchment.broker.rivals import Rivals
+from catchment.broker.status import status_of
 from catchment.broker.turns import Turns
 from catchment.errors import CatchmentError, shown
 from catchment.node import Node
-from catchment.routing.messages import BrokerMessage, Client, Neighbor, SetTimer, Time
+from catchment.routing.messages import BrokerMessage, Client, Gap, LinkMessage, Neighbor, SetTimer, Time, instant_of
 from catchment.routing.systems import SYSTEMS
 from catchment.wire.greetings import ThisBroker
 from catchment.wire.messages import Batch, Hello, Look, Publish, Refused, Request, Seen, Unfit, Welcome, between_brokers
-from catchment.wire.session import TICK_S, BrokerSession, Ended, Event, Published
+from catchment.wire.session import TICK_S, Answered, BrokerSession, Ended, Event, Published
 
 if TYPE_CHECKING:
     from catchment.broker.http import HttpSide
@@ -61,6 +65,7 @@ class Broker:
         self.address = config.listen
         self._loop = asyncio.get_running_loop()
         self.node = Node(config.name, config.make_core(), _now, self._set_timer)
+        self.node.on_gap = self._log_gap
         system = SYSTEMS[config.routing]
         # What a neighbor may say: no other system's messages, no other header.
         language = between_brokers(system.messages, system.header)
@@ -70,7 +75,9 @@ class Broker:
         self._connections: dict[Connection, None] = {}
         # Those that were welcomed, one for each client and neighbor.
         self._by_who: dict[Client | Neighbor, Connection] = {}
+        self._rivals = Rivals(self._loop, self._welcome_client, self._refuse_client)
         self.credits = Credits(config.name, self._loop.time)
+        self.explaining = Explaining(self.node)
         self.turns = Turns(self._loop.time, self._loop.call_soon)
         self.half_sent = HalfSent()
         self.outboxes = Outboxes()
@@ -127,6 +134,7 @@ class Broker:
             self._server.close()
         for task in self._tasks:
             task.cancel()
+        self.explaining.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for handle in self._timers.values():
             handle.cancel()
@@ -136,6 +144,7 @@ class Broker:
 
     async def _drain(self) -> None:
         reason = f"{self.config.name} is shutting down"
+        self.node.part()
         for connection in list(self._connections):
             who = connection.who
             if isinstance(who, Client) and self._by_who.get(who) is connection:
@@ -171,13 +180,14 @@ class Broker:
         self.node.timer_fired(name)
 
     async def _watch(self) -> None:
-        """Sessions ping, and end when the other side is silent."""
+        """Sessions ping, and end when the other side is silent. Neighbors hear until when they have everything."""
         while True:
             await asyncio.sleep(TICK_S)
             now = self._loop.time()
             self.outboxes.count_again()
             for connection in list(self._connections):
                 connection.tick(now)
+            self.node.beat()
 
     # --- links ---
 
@@ -242,12 +252,16 @@ class Broker:
                 self._looked(connection, event)
             case BrokerMessage():
                 self.node.told(_neighbor(connection), event)
+            case LinkMessage():
+                self.node.link_told(_neighbor(connection), event)
             case Hello(role="client"):
                 self._client_came(connection, event)
             case Hello():
                 self._greeted(connection, event)
             case Welcome():
                 self._welcomed(connection, event)
+            case Answered():
+                self._rivals.answered(connection)
             case Ended():
                 if event.refused_name is not None and not connection.session.is_dialing:
                     self._log_refused(event.refused_name, event.reason)
@@ -311,15 +325,27 @@ class Broker:
         log.info("link up", extra={"broker": self.config.name, "neighbor": name})
 
     def _client_came(self, connection: Connection, hello: Hello) -> None:
+        first = self._by_who.get(Client(hello.name))
+        if first is not None and first.is_open:
+            self._rivals.begin(first, connection, hello)
+        else:
+            self._welcome_client(connection, hello)
+
+    def _welcome_client(self, connection: Connection, hello: Hello) -> None:
         client = Client(hello.name)
-        connection.welcome(CREDIT)
+        if refusal := self.node.access.name_refusal(client):
+            self._refuse_client(connection, hello, refusal)
+            return
+        connection.welcome(CREDIT, self.node.now(), self.node.access.numbers.last(client.name))
         connection.known_as(client)
-        if (before := self._by_who.get(client)) is not None:
-            # Final, because two processes that use one identity would take it from each other for ever.
-            before.end(f"{shown(client.name)} has connected again", is_final=True)
         self.node.client_up(client, hello.name, dict(hello.seen), FramesToClient(connection))
         self._by_who[client] = connection
         log.debug("client up", extra={"broker": self.config.name, "client": hello.name})
+
+    def _refuse_client(self, connection: Connection, hello: Hello, reason: str) -> None:
+        """Not finally: the name may be free later."""
+        self._log_refused(hello.name, reason)
+        connection.end(reason)
 
     def _published(self, connection: Connection, publications: Sequence[Publish]) -> None:
         # Once for each read of each client: lists are quicker than generators.
@@ -334,8 +360,10 @@ class Broker:
 
     def _looked(self, connection: Connection, look: Look) -> None:
         try:
-            report = status_of(self) if look.what == "status" else explained(self.node, look.notification)
-            connection.send(Seen(look.number, report))
+            if look.what == "explain":
+                self.explaining.begin(connection, look)
+            else:
+                connection.send(Seen(look.number, status_of(self)))
         except CatchmentError as problem:
             connection.send(Refused(look.number, type(problem).__name__, str(problem)))
 
@@ -373,6 +401,8 @@ class Broker:
             else:
                 self.node.client_down(who)
                 log.debug("client down", extra={"broker": self.config.name, "client": who.name, "reason": reason})
+        # Last: who waited for the name of this connection is a client of its own.
+        self._rivals.closed(connection)
 
     def _log_no_link(self, address: Address, reason: str) -> None:
         """Once for each reason: the broker tries again every few seconds."""
@@ -382,6 +412,14 @@ class Broker:
 
     def _log_refused(self, name: str, reason: str) -> None:
         log.warning("refused", extra={"broker": self.config.name, "from": name, "reason": reason})
+
+    def _log_gap(self, gap: Gap) -> None:
+        """Those of our own links: others log theirs."""
+        here, neighbor = gap.link
+        if here == self.config.name:
+            since, until = instant_of(gap.since).isoformat(), instant_of(gap.until).isoformat() if gap.until else "open"
+            told = {"broker": here, "neighbor": neighbor, "since": since, "until": until, "missed": gap.missed}
+            log.warning("gap", extra=told)
 
     # --- looking in ---
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from catchment.errors import BadNotificationError
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 # Subscriptions that are explained at once, those that match first: what fits a screen or two.
 EXPLAINED_MAX: Final = 100
+# Subscriptions that do not match and that are considered: some of these may be patterns, which are not explained.
+OTHERS_LOOKED_AT_MAX: Final = 10 * EXPLAINED_MAX
 
 
 def status_of(broker: Broker) -> dict[str, Any]:
@@ -35,6 +39,9 @@ def status_of(broker: Broker) -> dict[str, Any]:
         "table_bytes": inspection.bytes,
         "remote_filters": sum(table.filters for table in inspection.tables if table.holder != CLIENTS_TABLE),
         "work": {"matched": inspection.work.matched, "compared": inspection.work.compared},
+        "filters_apart": inspection.apart,
+        "jobs": {"running": node.jobs.count, "clients_waiting": node.jobs.waiting_count},
+        "dropped_records": inspection.dropped_records,
         "timers": broker.timers_count,
         "publishers_held": len(broker.credits.held),
         "greedy_connections": broker.turns.greedy_count,
@@ -44,7 +51,9 @@ def status_of(broker: Broker) -> dict[str, Any]:
         "outboxes_closed": broker.outboxes.closed_count,
         "links_given_up": broker.credits.links_given_up,
         "bytes_given_up": broker.credits.bytes_given_up,
-        "totals": {name: getattr(node.totals, name) for name in node.totals.__slots__},
+        "suspended_bytes": node.core.clients.waiting_bytes,
+        "monitors_bytes": node.core.clients.watching.bytes_count,
+        "totals": node.counts(inspection.work),
         "links": [
             {
                 "neighbor": neighbor.name,
@@ -91,23 +100,39 @@ def topology_of(broker: Broker) -> dict[str, Any]:
     return {**own, "brokers": brokers}
 
 
-def explained(node: Node, notification: Notification | None) -> list[dict[str, Any]]:
-    """Why the subscriptions of local clients match a notification or do not, those that match first."""
+def explained(node: Node, notification: Notification | None) -> Iterator[dict[str, Any]]:
+    """Why subscriptions of local clients match a notification or do not: up to EXPLAINED_MAX, those that match first.
+    Each is some work: the caller lets others run in between."""
     if notification is None:
         raise BadNotificationError("explain needs a notification")
-    rows = []
-    for identity in node.core.clients:
-        for id, wanted in identity.subscriptions.items():
-            if isinstance(wanted, Filter):
-                explanation = explain(wanted, notification)
-                rows.append(
-                    {
-                        "identity": identity.name,
-                        "subscription": id,
-                        "filter": str(wanted),
-                        "matches": explanation.matched,
-                        "explanation": str(explanation),
-                    }
-                )
-    rows.sort(key=lambda row: (not row["matches"], row["identity"], row["subscription"]))
-    return rows[:EXPLAINED_MAX]
+    clients = node.core.clients
+    (interested,) = clients.matcher.answers([notification])
+    matching = [(identity.name, id) for identity, ids, _ in interested for id in ids]
+    others = ((identity.name, id) for identity in clients for id in list(identity.subscriptions))
+    looked_at = islice(others, OTHERS_LOOKED_AT_MAX)
+    chosen = dict.fromkeys(islice(chain(sorted(matching), looked_at), EXPLAINED_MAX + len(matching)))
+    return _explained_rows(node, notification, list(chosen))
+
+
+def _explained_rows(
+    node: Node, notification: Notification, subscriptions: Sequence[tuple[str, str]]
+) -> Iterator[dict[str, Any]]:
+    left = EXPLAINED_MAX
+    for identity, id in subscriptions:
+        # It may have been cancelled since the last row.
+        wanted = node.core.clients.wants_of(identity).get(id)
+        if isinstance(wanted, Filter) and left:
+            left -= 1
+            explanation = explain(wanted, notification)
+            yield {
+                "identity": identity,
+                "subscription": id,
+                "filter": str(wanted),
+                "matches": explanation.matched,
+                "explanation": str(explanation),
+            }
+
+
+def in_order(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that match first."""
+    return sorted(rows, key=lambda row: (not row["matches"], row["identity"], row["subscription"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from catchment.cli.arguments import parsed_advertisement, parsed_notification
 from catchment.cli.client import with_client
 from catchment.cli.options import IdentityOption, UrlOption
-from catchment.errors import CatchmentError
+from catchment.errors import CatchmentError, InputError
 from catchment.model.notification import Notification
 
 if TYPE_CHECKING:
@@ -26,6 +26,10 @@ ATTRIBUTES_HELP: Final = (
     "The attributes of the notification, each as name=value. A single - reads notifications from standard input, "
     "one JSON object on each line."
 )
+SOURCE_HELP: Final = (
+    "Publish under this name instead of your own. Nobody else at the broker may have it, unless its owner mapped it to "
+    "you. A notification from standard input that has a $source keeps it."
+)
 ADVERTISE_HELP: Final = "Advertise this first. Some networks refuse what was not advertised."
 
 
@@ -36,6 +40,7 @@ def pub(
     payload: Annotated[
         str | None, Parameter(help="Text to send with the notification. Filters do not see it.", metavar="TEXT")
     ] = None,
+    source: Annotated[str | None, Parameter(help=SOURCE_HELP, metavar="NAME")] = None,
     advertise: Annotated[str | None, Parameter(help=ADVERTISE_HELP, metavar="ADVERTISEMENT")] = None,
 ) -> int:
     """Publish a notification, or one for each line of standard input.
@@ -44,41 +49,63 @@ def pub(
     """
     advertisement = None if advertise is None else parsed_advertisement("--advertise", advertise)
     if attributes == (STANDARD_INPUT,):
-        return with_client(url, identity, lambda client: _publish_lines(client, advertisement))
-    notification = parsed_notification(attributes, b"" if payload is None else payload.encode())
+        return with_client(url, identity, lambda client: _publish_lines(client, advertisement, source))
+    notification = _from(parsed_notification(attributes, b"" if payload is None else payload.encode()), source)
 
     async def publish(client: Client) -> int:
-        await _advertise(client, advertisement)
+        await _advertise(client, advertisement, source)
         await client.publish(notification, ack="accepted")
         return 0
 
     return with_client(url, identity, publish)
 
 
-async def _advertise(client: Client, advertisement: Advertisement | None) -> None:
+async def _advertise(client: Client, advertisement: Advertisement | None, source: str | None) -> None:
     if advertisement is not None:
-        await client.advertise(advertisement)
+        await client.advertise(advertisement, identity=source)
 
 
-async def _publish_lines(client: Client, advertisement: Advertisement | None) -> int:
-    await _advertise(client, advertisement)
+def _from(notification: Notification, source: str | None) -> Notification:
+    return notification if notification.source is not None else notification.stamped(source=source)
+
+
+async def _publish_lines(client: Client, advertisement: Advertisement | None, source: str | None) -> int:
+    await _advertise(client, advertisement, source)
     bad_lines = published = 0
-    batch: list[Notification] = []
+    batch: list[tuple[int, Notification]] = []
     for number, line in _numbered_lines():
         try:
-            batch.append(Notification.parse(line))
+            batch.append((number, _from(Notification.parse(line), source)))
         except CatchmentError as problem:
             bad_lines += 1
             print(f"line {number}: {problem}", file=sys.stderr)
         if len(batch) >= BATCH_LINES:
-            await client.publish(batch, ack="accepted")
-            published += len(batch)
+            published += (taken := await _taken(client, batch))
+            bad_lines += len(batch) - taken
             batch = []
-    if batch:
-        await client.publish(batch, ack="accepted")
+    published += (taken := await _taken(client, batch))
+    bad_lines += len(batch) - taken
     rest = f", {bad_lines:,} bad lines" if bad_lines else ""
-    print(f"{published + len(batch):,} notifications published{rest}", file=sys.stderr)
+    print(f"{published:,} notifications published{rest}", file=sys.stderr)
     return 1 if bad_lines else 0
+
+
+async def _taken(client: Client, batch: Sequence[tuple[int, Notification]]) -> int:
+    """Publishes lines, and returns how many the broker has taken; those that it refuses are printed."""
+    import asyncio
+
+    if all(notification.source is None and notification.seq is None for _, notification in batch):
+        await client.publish([notification for _, notification in batch], ack="accepted")
+        return len(batch)
+    # Each on its own: the broker refuses a publication as a whole if one of its sources or numbers is not good.
+    publishing = [client.publish(notification, ack="accepted") for _, notification in batch]
+    answers = await asyncio.gather(*publishing, return_exceptions=True)
+    for (number, _), answer in zip(batch, answers, strict=True):
+        if isinstance(answer, InputError):
+            print(f"line {number}: {answer}", file=sys.stderr)
+        elif isinstance(answer, BaseException):
+            raise answer
+    return answers.count(None)
 
 
 def _numbered_lines() -> Iterator[tuple[int, str]]:

@@ -112,7 +112,9 @@ def _config(path: str | None, options: dict[str, Any]) -> Config:
 def _say_ready(broker: Broker, as_json: bool) -> None:
     config = broker.config
     if as_json:
-        print(json.dumps({"name": config.name, "address": str(broker.address), "routing": config.routing}), flush=True)
+        ready = {"name": config.name, "address": str(broker.address), "routing": config.routing}
+        http = {} if broker.http is None else {"http": str(broker.http.address)}
+        print(json.dumps({**ready, **http}), flush=True)
         return
     print(f"{config.name} is listening at catchment://{broker.address} ({config.routing})", flush=True)
     print(f'try:  catchment sub "level > 3" --url {broker.address}', flush=True)

@@ -20,7 +20,7 @@ from catchment.model.pattern import Pattern
 from catchment.model.values import format_time
 
 if TYPE_CHECKING:
-    from catchment.client import Client, Delivered
+    from catchment.client import Client, Delivered, GapSpan
 
 SUBSCRIPTIONS_HELP: Final = (
     "Subscribe to each filter in a file instead: JSON Lines with id and filter, as catchment import-sigma writes them."
@@ -41,7 +41,8 @@ def sub(
 ) -> int:
     """Subscribe, and print each notification that matches as it comes.
 
-    Runs until you interrupt it. If the connection is lost, it connects and subscribes again.
+    Runs until you interrupt it. If the connection is lost, it connects and subscribes again. When notifications may be
+    missing, it says so at once on standard error, with their time; with --json the next delivery has it too.
     """
     if (filter is None) == (subscriptions is None):
         raise BadUsage("give either FILTER or --subscriptions FILE")
@@ -56,7 +57,7 @@ def sub(
         deliveries = 0
         async for delivery in delivered:
             if as_json:
-                print(json.dumps(_to_json(delivery), ensure_ascii=False), flush=True)
+                print(json.dumps(to_json(delivery), ensure_ascii=False), flush=True)
             else:
                 _print_delivery(delivery, with_ids=subscriptions is not None)
             deliveries += 1
@@ -64,7 +65,7 @@ def sub(
                 break
         return 0
 
-    return with_client(url, identity, subscribe, reconnect=True)
+    return with_client(url, identity, subscribe, reconnect=True, on_gap=print_gap)
 
 
 async def _subscribe_all(client: Client, wanted_by_id: Mapping[str, Wanted]) -> AsyncIterator[Delivered]:
@@ -103,7 +104,7 @@ def _filter_or_pattern(text: str, dialect: str) -> Wanted:
     return parsed_filter("FILTER", text, dialect)
 
 
-def _to_json(delivery: Delivered) -> dict[str, Any]:
+def to_json(delivery: Delivered) -> dict[str, Any]:
     """A pattern delivers several notifications at once, a filter a single one."""
     if len(delivery.notifications) == 1:
         document: dict[str, Any] = {"notification": delivery.notification.to_json()}
@@ -111,8 +112,22 @@ def _to_json(delivery: Delivered) -> dict[str, Any]:
         document = {"notifications": [notification.to_json() for notification in delivery.notifications]}
     document["subscriptions"] = list(delivery.subscriptions)
     if delivery.missed or delivery.gap:
-        document |= {"missed": delivery.missed, "gap": delivery.gap}
+        document |= {"missed": delivery.missed, "gap": delivery.gap, "gaps": [*map(_gap_json, delivery.gaps)]}
     return document
+
+
+def _gap_json(gap: GapSpan) -> dict[str, Any]:
+    until = None if gap.until is None else format_time(gap.until)
+    return {"since": format_time(gap.since), "until": until, "missed": gap.missed, "link": gap.link}
+
+
+def print_gap(gap: GapSpan) -> None:
+    """On standard error: with --json, standard output has one document for each delivery."""
+    where = "the connection to the broker was lost" if gap.link is None else f"the link {' - '.join(gap.link)} failed"
+    until = "it is not over" if gap.until is None else f"until {format_time(gap.until)}"
+    count = f", {gap.missed:,} were lost on the link" if gap.missed else ""
+    text = f"gap: {where}: notifications since {format_time(gap.since)} may be missing, {until}{count}"
+    print(text, file=sys.stderr, flush=True)
 
 
 def _print_delivery(delivery: Delivered, with_ids: bool) -> None:
@@ -120,7 +135,7 @@ def _print_delivery(delivery: Delivered, with_ids: bool) -> None:
     if with_ids:
         out.print(", ".join(delivery.subscriptions), style="bold", soft_wrap=True)
     if delivery.missed or delivery.gap:
-        why = f"{delivery.missed:,} missed" if delivery.missed else "the connection was lost: some may be missing"
+        why = f"{delivery.missed:,} missed" if delivery.missed else "some may be missing before this"
         out.print(f"  ({why})", style="yellow")
     for number, notification in enumerate(delivery.notifications, 1):
         published_at = "" if notification.time is None else format_time(notification.time)[11:23]

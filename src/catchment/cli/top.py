@@ -77,7 +77,7 @@ def rates_table(earlier: Status, now: Status, seconds: float) -> Table:
     table.add_row("subscriptions", "", "", f"{now['subscriptions']:,}")
     table.add_row("filters in the table", "", "", f"{now['table_filters']:,}")
     # These are rare: each has a row only once it has happened.
-    for name in ("publishers_held", "links_given_up", "bytes_given_up"):
+    for name in ("suspended_bytes", "monitors_bytes", "publishers_held", "links_given_up", "bytes_given_up"):
         if now[name]:
             table.add_row(name.replace("_", " "), "", "", f"{now[name]:,}")
     _add_links(table, earlier, now, seconds)

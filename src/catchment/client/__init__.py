@@ -12,13 +12,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
 from catchment.client.blocking import BlockingClient, BlockingSubscription
 from catchment.client.client import Client, Subscription
-from catchment.client.deliveries import Delivered
+from catchment.client.deliveries import Delivered, GapSpan
 from catchment.client.problems import ConnectionLostError, RefusedError
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Client",
     "ConnectionLostError",
     "Delivered",
+    "GapSpan",
     "RefusedError",
     "Subscription",
     "connect",
@@ -35,13 +36,19 @@ __all__ = [
 
 
 def connect(
-    url: str = "", *, identity: str | None = None, reconnect: bool = True, seen: Mapping[str, int] | None = None
+    url: str = "",
+    *,
+    identity: str | None = None,
+    reconnect: bool = True,
+    seen: Mapping[str, int] | None = None,
+    on_gap: Callable[[GapSpan], None] | None = None,
 ) -> Connecting:
     """A client of the broker at `catchment://host:port`, on this machine without a url: `async with` it, or await it.
 
     An identity is a name of your own, unique in the network; what is delivered and published goes by it.
-    One that comes from another broker brings along what it has `seen` there (`Client.seen`)."""
-    return Connecting(url, identity or _anonymous(), reconnect, seen)
+    One that comes from another broker brings along what it has `seen` there (`Client.seen`). `on_gap` is called
+    whenever notifications may be missing; the next delivery says it too."""
+    return Connecting(url, identity or _anonymous(), reconnect, seen, on_gap)
 
 
 def connect_blocking(url: str = "", *, identity: str | None = None, reconnect: bool = True) -> BlockingClient:
@@ -56,13 +63,20 @@ def _anonymous() -> str:
 class Connecting:
     """What `connect` gives: an asynchronous context, or something to await."""
 
-    def __init__(self, url: str, identity: str, reconnect: bool, seen: Mapping[str, int] | None) -> None:
-        self._given = (url, identity, reconnect, seen)
+    def __init__(
+        self,
+        url: str,
+        identity: str,
+        reconnect: bool,
+        seen: Mapping[str, int] | None,
+        on_gap: Callable[[GapSpan], None] | None,
+    ) -> None:
+        self._given = (url, identity, reconnect, seen, on_gap)
         self._client: Client | None = None
 
     async def _opened(self) -> Client:
-        url, identity, reconnect, seen = self._given
-        return await Client(url, identity, reconnect=reconnect, seen=seen).open()
+        url, identity, reconnect, seen, on_gap = self._given
+        return await Client(url, identity, reconnect=reconnect, seen=seen, on_gap=on_gap).open()
 
     def __await__(self) -> Any:
         return self._opened().__await__()

@@ -2,9 +2,10 @@
 
 Reconnecting. A client that has lost its connection connects again, at first soon, then every few seconds. It states
 again what it wants and offers, and says what it has been delivered, so that nothing comes twice. Notifications that
-others published meanwhile are gone: the next delivery of each subscription says that there may be a gap. A publication
-or request that was under way when the connection was lost raises `ConnectionLostError`: nobody knows whether the broker
-has done it.
+others published meanwhile are gone: the next delivery of each subscription says that there may be a gap. It says so too
+when brokers tell that they may have lost notifications between them. `on_gap` is called at once in both cases. A
+publication or request that was under way when the connection was lost raises `ConnectionLostError`: nobody knows
+whether the broker has done it.
 
 Identities that the client has mapped to another client are mapped again. If that client is not back yet, this is
 tried again until it is; what the identities are due comes here until then.
@@ -19,26 +20,30 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
+from msgspec.structs import replace
+
 from catchment.client.connection import ConnectionToBroker, Delivering, connected
-from catchment.client.deliveries import Delivered, Queue
+from catchment.client.deliveries import Delivered, GapSpan, Queue
+from catchment.client.numbering import Numbering
 from catchment.client.problems import ConnectionLostError
-from catchment.errors import BadIdError, CatchmentError, InputError, shown
+from catchment.errors import BadIdError, BadNumberError, CatchmentError, InputError, shown
 from catchment.model.advertisement import Advertisement
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
+from catchment.model.names import HTTP_PUBLISHER, name_refusal
 from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
 from catchment.routing.messages import (
     Advertise,
     Cancel,
-    ClientRequest,
+    ClientSaid,
+    Gap,
     MapIdentity,
     Resume,
     Subscribe,
@@ -46,6 +51,7 @@ from catchment.routing.messages import (
     Unadvertise,
     Unsubscribe,
     Wanted,
+    instant_of,
 )
 from catchment.routing.parts.newest import Newest
 from catchment.routing.parts.wanted import cancels
@@ -61,6 +67,8 @@ SEEN_BYTES_MAX: Final = 1_048_576
 SEEN_SOURCES_MAX: Final = 10_000
 
 Ack = Literal["none", "accepted"]
+# Notifications of one publication, and its answer.
+_Sent = tuple[Sequence[Notification], "asyncio.Future[Any]"]
 log = logging.getLogger("catchment.client")
 
 
@@ -84,9 +92,19 @@ class Client:
     """Made by `connect`."""
 
     def __init__(
-        self, url: str, identity: str, *, reconnect: bool = True, seen: Mapping[str, int] | None = None
+        self,
+        url: str,
+        identity: str,
+        *,
+        reconnect: bool = True,
+        seen: Mapping[str, int] | None = None,
+        on_gap: Callable[[GapSpan], None] | None = None,
     ) -> None:
+        if refusal := name_refusal(identity):
+            raise BadIdError(f"identity: {refusal}")
         self.identity = identity
+        self._on_gap = on_gap
+        self._lost_connections = 0
         self.broker = ""
         self._host, self._port = _address(url)
         self._reconnects = reconnect
@@ -100,11 +118,14 @@ class Client:
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
         self._advertisements: dict[tuple[str, Advertisement], None] = {}
         self._suspended: set[str] = set()
-        self._handlers: dict[str, str] = {}
+        # Identities, each with its handler; besides that, it may be mapped to HTTP publishers.
+        self._handlers: dict[tuple[str, str], None] = {}
         self._all: Queue | None = None
         self._seen = Newest(SEEN_SOURCES_MAX)
         self._seen.merge(seen or {})
-        self._seq = 0
+        self._numbering = Numbering(self._loop.time)
+        # Whether the user has numbered notifications: then a refused number need not be one of ours.
+        self._has_given_numbers = False
         self._keeper: asyncio.Task[None] | None = None
 
     @property
@@ -146,7 +167,7 @@ class Client:
 
     async def _dial(self) -> ConnectionToBroker:
         session = ClientSession(self.identity, self._seen_lately())
-        return await connected(self._host, self._port, session, self._came, self._welcomed)
+        return await connected(self._host, self._port, session, self._came, self._welcomed, self._misnumbered)
 
     def _seen_lately(self) -> dict[str, int]:
         """What was seen, as much as fits a `Hello`. The sources that were heard last are kept, and come last."""
@@ -160,6 +181,7 @@ class Client:
 
     def _welcomed(self, connection: ConnectionToBroker, welcome: Welcome) -> None:
         self.broker, self._connection = welcome.name, connection
+        self._numbering.welcomed(welcome.now, welcome.last_seq)
         self._restate(connection)
         self._connected.set()
 
@@ -174,19 +196,35 @@ class Client:
                 problem = ConnectionLostError(f"the connection to {self.broker} was lost: {reason}")
                 self._fail(problem, problem)
                 return
-            for queue in self._queues():
-                queue.mark_gap()
+            self._lost_connections += 1
+            span = GapSpan(f"connection {self._lost_connections}", datetime.now(UTC), None)
+            self._mark_gap(span)
             if self._loop.time() - began > RETRY_S_MOST:
                 wait = RETRY_S_FIRST
-            connection, wait = await self._reconnected(wait)
+            try:
+                connection, wait = await self._reconnected(wait)
+            except ConnectionLostError as problem:
+                self._fail(problem, problem)
+                return
+            self._mark_gap(replace(span, until=datetime.now(UTC)))
+
+    def _mark_gap(self, span: GapSpan) -> None:
+        for queue in self._queues():
+            queue.mark_gap(span)
+        if self._on_gap is not None:
+            self._on_gap(span)
 
     async def _reconnected(self, wait: float) -> tuple[ConnectionToBroker, float]:
-        """The next connection, and how long to wait before the next attempt."""
+        """The next connection, and how long to wait before the next attempt. ConnectionLostError if the broker has
+        said that there will never be one."""
         while True:
             await asyncio.sleep(wait)
             wait = min(2 * wait, RETRY_S_MOST)
-            with contextlib.suppress(ConnectionLostError):
+            try:
                 return await self._dial(), wait
+            except ConnectionLostError as problem:
+                if problem.is_final:
+                    raise
 
     def _restate(self, connection: ConnectionToBroker) -> None:
         """States again what the client wants and offers. All of it goes out before anybody else knows of the
@@ -195,7 +233,7 @@ class Client:
         for identity, advertisement in self._advertisements:
             connection.ask(Advertise(identity, advertisement)).add_done_callback(_heard)
         # Before the subscriptions: otherwise something could be delivered to the wrong client in between.
-        for identity, handler in list(self._handlers.items()):
+        for identity, handler in list(self._handlers):
             self._remap(connection, identity, handler, RETRY_S_FIRST)
         for identity in sorted(self._suspended):
             connection.ask(Suspend(identity)).add_done_callback(_heard)
@@ -204,7 +242,7 @@ class Client:
             answer.add_done_callback(partial(self._restated, key))
 
     def _remap(self, connection: ConnectionToBroker, identity: str, handler: str, wait: float) -> None:
-        if connection.is_open and self._handlers.get(identity) == handler:
+        if connection.is_open and (identity, handler) in self._handlers:
             answer = connection.ask(MapIdentity(identity, handler))
             answer.add_done_callback(partial(self._remapped, connection, identity, handler, wait))
 
@@ -216,8 +254,7 @@ class Client:
             # After a restart of the broker its clients come back in any order: the handler may not be there yet.
             self._loop.call_later(wait, self._remap, connection, identity, handler, min(2 * wait, RETRY_S_MOST))
         elif problem is not None and not isinstance(problem, ConnectionLostError):
-            if self._handlers.get(identity) == handler:
-                del self._handlers[identity]
+            self._handlers.pop((identity, handler), None)
             log.warning("mapping refused", extra={"identity": identity, "handler": handler, "reason": str(problem)})
 
     def _restated(self, key: tuple[str, str], answer: asyncio.Future[Any]) -> None:
@@ -307,9 +344,14 @@ class Client:
         await self._ask(Resume(identity or self.identity))
 
     async def map_identity(self, identity: str, handler: str) -> None:
-        """From now on, what the identity is due goes to the client named `handler`, also after a reconnect."""
+        """From now on, what the identity is due goes to the client named `handler`, which may speak for it too; also
+        after a reconnect. With the handler `@http`, HTTP publishers may use the identity as a source, and deliveries
+        stay where they are."""
         await self._ask(MapIdentity(identity, handler))
-        self._handlers[identity] = handler
+        if handler != HTTP_PUBLISHER:
+            for key in [key for key in self._handlers if key[0] == identity and key[1] != HTTP_PUBLISHER]:
+                del self._handlers[key]
+        self._handlers[identity, handler] = None
 
     async def look(
         self, what: Literal["status", "explain"] = "status", notification: Notification | None = None
@@ -321,39 +363,59 @@ class Client:
         self, notification: Notification | Mapping[str, Any] | Iterable[Notification], *, ack: Ack = "none"
     ) -> None:
         """Publishes a notification, or several in order. Those that have no source, number or time are given them. With
-        `ack="accepted"` it returns when the broker has taken them, and raises the error if the broker refuses them."""
+        `ack="accepted"` it returns when the broker has taken them, and raises the error if the broker refuses them.
+
+        A source that is not the client's identity must be one that the client may speak for, or that nobody has. If the
+        broker refuses numbers that the client has given, because it knows greater ones of that source, they are
+        published once more, with greater ones; those that the caller gave raise `BadNumberError`."""
         given = [notification] if isinstance(notification, Mapping) else list(notification)
         batch = [each if isinstance(each, Notification) else Notification(each) for each in given]
         for piece in pieces(batch, [*map(checked_bytes, batch)], BATCH_MAX):
-            await asyncio.gather(*await self._publish(piece, ack == "accepted"))
+            for part in await self._misnumbered_of(await self._publish(piece, ack == "accepted")):
+                await asyncio.gather(*[answer for _, answer in await self._publish(part, True)])
 
-    async def _publish(self, batch: Sequence[Notification], is_answered: bool) -> list[asyncio.Future[Any]]:
+    async def _misnumbered_of(self, sent: Sequence[_Sent]) -> list[Sequence[Notification]]:
+        """Waits for the answers. Returns what the broker has refused because of numbers that the client has given: it
+        has published nothing of that. Raises any other refusal."""
+        results = await asyncio.gather(*[answer for _, answer in sent], return_exceptions=True)
+        misnumbered: list[Sequence[Notification]] = []
+        for (part, _), result in zip(sent, results, strict=True):
+            if isinstance(result, BadNumberError) and all(each.seq is None for each in part):
+                misnumbered.append(part)
+            elif isinstance(result, BaseException):
+                raise result
+        return misnumbered
+
+    async def _publish(self, batch: Sequence[Notification], is_answered: bool) -> list[_Sent]:
         """Calls take turns, in their order, so that what is stamped first is sent first. At most as many notifications
-        are sent at once as there is credit for: a broker need not give as much as a batch is long."""
-        answers: list[asyncio.Future[Any]] = []
+        are sent at once as there is credit for: a broker need not give as much as a batch is long. Returns what is to
+        be answered, in parts."""
+        sent: list[_Sent] = []
         async with self._publishing:
             while batch:
                 connection = await self._ready()
                 with contextlib.suppress(ConnectionLostError):
                     count = min(len(batch), await connection.allowed())
                     answer = connection.publish(tuple(map(self._stamped, batch[:count])), is_answered)
+                    sent += [] if answer is None else [(batch[:count], answer)]
                     batch = batch[count:]
-                    answers += [] if answer is None else [answer]
-        return answers
+        return sent
 
     def _stamped(self, notification: Notification) -> Notification:
         source, seq, at = notification.source, notification.seq, notification.time
+        self._has_given_numbers = self._has_given_numbers or seq is not None
         if source is not None and seq is not None and at is not None:
             return notification
-        # From the clock, so that the numbers go on above those of earlier processes of this identity.
-        self._seq = max(self._seq + 1, time.time_ns() // 1_000)
         return notification.stamped(
             source=source or self.identity,
-            seq=seq if seq is not None else self._seq,
+            seq=seq if seq is not None else self._numbering.next(),
             time=at or datetime.now(UTC),
         )
 
-    async def _ask(self, request: ClientRequest) -> None:
+    def _misnumbered(self, after: int) -> None:
+        self._numbering.refused(after, may_go_back=not self._has_given_numbers)
+
+    async def _ask(self, request: ClientSaid) -> None:
         await (await self._ready()).ask(request)
 
     async def _ready(self) -> ConnectionToBroker:
@@ -384,6 +446,10 @@ class Client:
                 for queue in self._queues():
                     if not isinstance(queue, Subscription) or queue.identity == message.identity:
                         queue.miss(message.count)
+            case Gap():
+                until = instant_of(message.until) if message.until else None
+                span = GapSpan(message.id, instant_of(message.since), until, message.missed, message.link)
+                self._mark_gap(span)
 
     def _deliver(self, identity: str, ids: tuple[str, ...], notifications: tuple[Notification, ...], size: int) -> None:
         for notification in notifications:

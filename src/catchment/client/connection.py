@@ -14,9 +14,9 @@ from typing import Any, Final, Literal, cast
 from catchment.client.problems import ConnectionLostError, error_of
 from catchment.errors import CatchmentError
 from catchment.model.notification import Notification
-from catchment.routing.messages import ClientRequest
+from catchment.routing.messages import ClientSaid, Gap
 from catchment.wire.messages import Accepted, Credit, Delivery, Lost, Pong, Refused, Seen, SequenceDelivery, Welcome
-from catchment.wire.session import TICK_S, ClientSession, Ended, Event, Write
+from catchment.wire.session import TICK_S, Answered, ClientSession, Ended, Event, Write
 
 CONNECT_S_MAX: Final = 10.0
 # What waits to be sent: past it, publishing waits.
@@ -25,19 +25,21 @@ OUTBOX_BYTES: Final = 1_048_576
 CLOSE_S_MAX: Final = 5.0
 
 # What a broker delivers.
-Delivering = Delivery | SequenceDelivery | Lost
+Delivering = Delivery | SequenceDelivery | Lost | Gap
 log = logging.getLogger("catchment.client")
 
 
 class ConnectionToBroker(asyncio.Protocol):
     """Made by `connected`. `came` is called with what the broker delivers, in order, and with its size on the wire.
-    `ready` is called once, at the `Welcome`. It may ask for things already, and nothing overtakes those."""
+    `ready` is called once, at the `Welcome`. It may ask for things already, and nothing overtakes those. `misnumbered`
+    is called when the broker has refused a number (`$seq`), with the number to go on after."""
 
     def __init__(
         self,
         session: ClientSession,
         came: Callable[[Delivering, int], None],
         ready: Callable[[ConnectionToBroker, Welcome], None],
+        misnumbered: Callable[[int], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self.session = session
@@ -47,6 +49,7 @@ class ConnectionToBroker(asyncio.Protocol):
         self.broker = ""
         self._came = came
         self._ready = ready
+        self._misnumbered = misnumbered
         # By number, who waits for an answer.
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._transport: asyncio.Transport | None = None
@@ -91,7 +94,7 @@ class ConnectionToBroker(asyncio.Protocol):
 
     def _handle(self, event: Event) -> None:
         match event:
-            case Delivery() | SequenceDelivery() | Lost():
+            case Delivery() | SequenceDelivery() | Lost() | Gap():
                 self._came(event, self.session.frame_bytes)
             case Accepted():
                 self._answer(event.number, None)
@@ -112,7 +115,7 @@ class ConnectionToBroker(asyncio.Protocol):
                 self._ready(self, event)
             case Ended():
                 self._close(event.goodbye)
-            case Pong():
+            case Pong() | Answered():
                 pass
             case _:
                 raise AssertionError(f"{type(event).__name__} at a client")
@@ -129,7 +132,9 @@ class ConnectionToBroker(asyncio.Protocol):
         if self._ticking is not None:
             self._ticking.cancel()
         if not self.welcomed.done():
-            self.welcomed.set_exception(ConnectionLostError(f"refused: {self.session.reason}"))
+            problem_of_welcome = ConnectionLostError(f"refused: {self.session.reason}")
+            problem_of_welcome.is_final = self.session.is_final
+            self.welcomed.set_exception(problem_of_welcome)
             self.welcomed.exception()  # asyncio complains of an exception that nobody has looked at
         self._give_up_waiting()
         if not self.closed.done():
@@ -137,7 +142,7 @@ class ConnectionToBroker(asyncio.Protocol):
 
     # --- asking ---
 
-    def ask(self, body: ClientRequest) -> asyncio.Future[Any]:
+    def ask(self, body: ClientSaid) -> asyncio.Future[Any]:
         """Sends a request. Its answer may be awaited, or dropped."""
         self._check_open()
         return self._asked(*self.session.ask(body))
@@ -181,6 +186,8 @@ class ConnectionToBroker(asyncio.Protocol):
         self._transport.write(frame)
 
     def _refused(self, refused: Refused) -> None:
+        if refused.after is not None:
+            self._misnumbered(refused.after)
         if refused.number:
             self._answer(refused.number, error_of(refused))
         else:
@@ -241,9 +248,10 @@ async def connected(
     session: ClientSession,
     came: Callable[[Delivering, int], None],
     ready: Callable[[ConnectionToBroker, Welcome], None],
+    misnumbered: Callable[[int], None],
 ) -> ConnectionToBroker:
     """A connection that the broker has welcomed. ConnectionLostError says why there is none."""
-    loop, connection = asyncio.get_running_loop(), ConnectionToBroker(session, came, ready)
+    loop, connection = asyncio.get_running_loop(), ConnectionToBroker(session, came, ready, misnumbered)
     try:
         async with asyncio.timeout(CONNECT_S_MAX):
             await loop.create_connection(lambda: connection, host, port)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
@@ -15,6 +16,21 @@ from catchment.model.notification import Notification
 QUEUE_MAX: Final = 100_000
 # Their size on the wire. In memory they take several times as much.
 QUEUE_BYTES_MAX: Final = 64 * 1_048_576
+# Gaps that one delivery reports. Brokers tell a flapping link as one gap; more than a few are rare.
+GAPS_MAX: Final = 16
+
+
+class GapSpan(Struct, frozen=True):
+    """Notifications that were published in this time may be missing, because the connection to the broker was lost, or
+    because the `link` between two brokers failed or one of them did. `until` is None while it is not over: a later one
+    with the same id says when it was. `missed` is how many notifications the link has lost, of whoever, if that is
+    known."""
+
+    id: str
+    since: datetime
+    until: datetime | None
+    missed: int | None = None
+    link: tuple[str, str] | None = None
 
 
 class Delivered(Struct, frozen=True):
@@ -26,8 +42,10 @@ class Delivered(Struct, frozen=True):
     identity: str
     # How many deliveries the client or the broker dropped before this one, because they were not read in time.
     missed: int = 0
-    # Whether the connection was lost before this delivery, so that the client may have missed others.
+    # Whether others may be missing before this delivery: the connection was lost, or brokers have lost some.
     gap: bool = False
+    # The same in detail: the last GAPS_MAX that the client was told since the delivery before.
+    gaps: tuple[GapSpan, ...] = ()
 
     @property
     def notification(self) -> Notification:
@@ -50,14 +68,17 @@ class Queue:
         # Those dropped, and whether there was a gap, since the last delivery that was queued: the next one reports it.
         self._missed = 0
         self._gap = False
+        self._gaps: dict[str, GapSpan] = {}
         self._end: BaseException | None = None
 
     def put(self, identity: str, ids: tuple[str, ...], notifications: tuple[Notification, ...], size: int) -> None:
         if len(self._waiting) >= QUEUE_MAX or self._bytes + size > QUEUE_BYTES_MAX:
             self.miss(1)
             return
-        delivery = Delivered(notifications, ids, identity, self._missed, self._gap)
+        delivery = Delivered(notifications, ids, identity, self._missed, self._gap, tuple(self._gaps.values()))
         self._missed, self._gap = 0, False
+        if self._gaps:
+            self._gaps = {}
         if self._take is not None:
             self._take(delivery)
             return
@@ -70,8 +91,14 @@ class Queue:
         self.missed += count
         self._missed += count
 
-    def mark_gap(self) -> None:
+    def mark_gap(self, span: GapSpan | None = None) -> None:
         self._gap = True
+        if span is not None:
+            # What is told again is told as it is now.
+            self._gaps.pop(span.id, None)
+            self._gaps[span.id] = span
+            if len(self._gaps) > GAPS_MAX:
+                del self._gaps[next(iter(self._gaps))]
 
     def end(self, problem: BaseException | None = None) -> None:
         """Once what waits is read, `get` raises `problem`; without one, the iteration stops."""

@@ -48,8 +48,8 @@ LIKE_SEGMENTS_MAX: Final = 2
 MERGED_RATIO: Final = 2
 # The same for `prepare`, which may take its time: one segment is walked faster than several.
 PREPARED_RATIO: Final = 32
-# A writer itself merges up to so many subscriptions, in some 50 ms. More are merged in a thread of their own.
-MERGED_INLINE_MAX: Final = 16_384
+# A writer itself merges up to so many subscriptions, in some 10 ms. More are merged in a thread of their own.
+MERGED_INLINE_MAX: Final = 4_096
 # A segment is rebuilt when a larger share of its subscriptions than this is removed.
 DEAD_SHARE_MAX: Final = 0.5
 NEAREST_MAX: Final = 10
@@ -169,7 +169,10 @@ class Matcher:
             self._count -= 1
             self._swap(now.segments, now.pending_count)
             if not isinstance(place, Pending) and segment.dead > DEAD_SHARE_MAX * segment.count:
-                self._rebuild(segment)
+                if segment.count > MERGED_INLINE_MAX:
+                    self._merge_aside([segment])
+                else:
+                    self._rebuild(segment)
 
     def _group_number(self, group: Id | None) -> int:
         if group is None:
@@ -236,7 +239,8 @@ class Matcher:
                     for number in numbers[segment.died[numbers] != ALIVE].tolist():
                         merged.remove(merged.ids.find(id_bytes(segment.ids[number])), int(segment.died[number]))
             first = now.segments.index(segments[0])
-            kept = (*now.segments[:first], merged, *now.segments[first + len(segments) :])
+            fresh = (merged,) if merged.count else ()
+            kept = (*now.segments[:first], *fresh, *now.segments[first + len(segments) :])
             self._snapshot = Snapshot(now.version + 1, kept, now.pending, now.pending_count)
 
     def prepare(self, by_group: bool = False) -> None:

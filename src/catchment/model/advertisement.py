@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from catchment.errors import BadFilterError, LimitError, shown
 from catchment.model import covering, language
 from catchment.model.box import Box
-from catchment.model.budget import BudgetSpent, budget
+from catchment.model.budget import BudgetSpent, budget, charge
 from catchment.model.conjunction import Matchable, matched_values
 from catchment.model.constraint import Constraint, as_constraint
-from catchment.model.domain import ABSENT, NOTHING, Values
+from catchment.model.domain import ABSENT, Values, any_of, collected
 from catchment.model.expression import FILTER_CONSTRAINTS_MAX
-from catchment.model.filter import RELATION_STEPS_MAX, Filter
+from catchment.model.filter import RELATION_STEPS_MAX, Filter, are_equal
 from catchment.model.values import Json
+
+# Steps of about a microsecond that it may take to leave out superfluous constraints, and to join the others. Past it,
+# an advertisement stays as it was written: relations to it may be answered with the sound answer.
+ADVERTISEMENT_STEPS_MAX: Final = 4_000
 
 
 class Advertisement:
@@ -49,7 +54,13 @@ class Advertisement:
         return self.box.contains(values) and all(name in self.box.sets for name in values if not name.startswith("$"))
 
     def covers(self, other: Advertisement) -> bool:
-        return self.box.covers(other.box)
+        """Whether a publisher that advertised `other` may publish nothing that this one does not allow. Past the budget
+        of a relation: no."""
+        try:
+            with budget(RELATION_STEPS_MAX):
+                return self.box.covers(other.box)
+        except BudgetSpent:
+            return False
 
     def overlaps(self, other: Advertisement | Filter) -> bool:
         """Whether some notification could satisfy both."""
@@ -67,7 +78,7 @@ class Advertisement:
         return f"Advertisement({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Advertisement) and self.box == other.box
+        return isinstance(other, Advertisement) and are_equal((self.box,), (other.box,))
 
     def __hash__(self) -> int:
         return hash(self.box)
@@ -93,21 +104,42 @@ class Advertisement:
 
 def _advertised(constraints: Iterable[Constraint]) -> Box:
     """The box of an advertisement: constraints on the same name are alternatives, and every name may be absent."""
-    sets: dict[str, Values] = {}
+    sets_by_name = {name: (ABSENT, *sets) for name, sets in _sets_by_name(constraints).items()}
+    try:
+        with budget(ADVERTISEMENT_STEPS_MAX):
+            return Box({name: any_of(sets) for name, sets in sets_by_name.items()}, ABSENT)
+    except BudgetSpent:
+        return Box({name: collected(sets) for name, sets in sets_by_name.items()}, ABSENT)
+
+
+def _sets_by_name(constraints: Iterable[Constraint]) -> dict[str, list[Values]]:
+    sets_by_name: dict[str, list[Values]] = {}
     for given in constraints:
-        sets[given.name] = sets.get(given.name, ABSENT) | given.satisfied_by
-    return Box(sets, ABSENT)
+        sets_by_name.setdefault(given.name, []).append(given.satisfied_by)
+    return sets_by_name
 
 
 def _irredundant(constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
     """Leaves out each constraint whose values the other constraints on the same name allow too. Those with the most
-    comparisons go first."""
-    kept = sorted(set(constraints), key=str)
-    for candidate in sorted(kept, key=lambda given: (-given.comparisons, str(given))):
-        others = NOTHING
-        for other in kept:
-            if other.name == candidate.name and other is not candidate:
-                others |= other.satisfied_by
-        if others and candidate.satisfied_by.is_subset(others):
-            kept.remove(candidate)
-    return tuple(kept)
+    comparisons go first. Where that takes more than ADVERTISEMENT_STEPS_MAX, all are kept."""
+    distinct = sorted(set(constraints), key=str)
+    by_name: dict[str, list[Constraint]] = {}
+    for constraint in distinct:
+        by_name.setdefault(constraint.name, []).append(constraint)
+    try:
+        with budget(ADVERTISEMENT_STEPS_MAX):
+            redundant = {each for group in by_name.values() for each in _redundant(group)}
+    except BudgetSpent:
+        return tuple(distinct)
+    return tuple(each for each in distinct if each not in redundant)
+
+
+def _redundant(group: list[Constraint]) -> list[Constraint]:
+    """Of constraints on one name, those that the others make superfluous."""
+    left = list(group)
+    charge(len(group))
+    for candidate in sorted(group, key=lambda given: (-given.comparisons, str(given))):
+        others = [other.satisfied_by for other in left if other is not candidate]
+        if others and candidate.satisfied_by.is_subset(any_of(others)):
+            left.remove(candidate)
+    return [constraint for constraint in group if constraint not in left]

@@ -15,6 +15,10 @@ from typing import Final
 from catchment.model.domain import ABSENT, EVERYTHING, Values
 from catchment.model.values import Value
 
+# Sets that are no ranges and that the hash of a box looks at: each may take IDENTITY_STEPS_MAX. A box with more names
+# nearly always differs from others in one of these, or in a name.
+HASHED_SETS_MAX: Final = 2
+
 
 class Box:
     """Immutable; equal boxes are equal objects. `sets` holds only attributes that differ from `others`."""
@@ -39,7 +43,10 @@ class Box:
 
     def __hash__(self) -> int:
         if self._hash is None:
-            self._hash = hash((tuple(self.sets.items()), self.others is ABSENT))
+            hard = [name for name, values in self.sets.items() if not values.is_ranges]
+            left_out = dict.fromkeys(hard[HASHED_SETS_MAX:])
+            hashed = tuple((name, None if name in left_out else values) for name, values in self.sets.items())
+            self._hash = hash((hashed, self.others is ABSENT))
         return self._hash
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -74,6 +81,16 @@ class Box:
     def contains(self, values: Mapping[str, Value]) -> bool:
         """Whether the notification with these attributes lies inside. A name that `values` lacks is absent."""
         return all(values.get(name) in allowed for name, allowed in self.sets.items())
+
+    def sample(self) -> dict[str, Value] | None:
+        """A notification that lies inside; None if it takes an automaton to find one."""
+        values_by_name: dict[str, Value] = {}
+        for name, values in self.sets.items():
+            if not values.absent:
+                if (value := values.plain_member) is None:
+                    return None
+                values_by_name[name] = value
+        return values_by_name
 
     def covers(self, other: Box) -> bool:
         if self.others is ABSENT:

@@ -26,6 +26,8 @@ class BudgetSpent(Exception):  # noqa: N818 -- not an error: it ends a computati
 class _Meter(threading.local):
     # Steps since the thread began, and how many there may be; no limit if that is infinite.
     used: int = 0
+    # Of these, the steps of answers that were found before.
+    recalled: int = 0
     most: float = math.inf
 
 
@@ -52,17 +54,30 @@ def budget(steps: int) -> Iterator[None]:
         _METER.most = outer + _METER.used - before
 
 
+@contextmanager
+def share(steps: int) -> Iterator[None]:
+    """What is done within may take so many steps of the present budget, and BudgetSpent ends it past them. Unlike
+    `budget`, what it takes is taken from the present budget too: whoever goes on after BudgetSpent must `charge` first,
+    which ends it too if nothing is left."""
+    outer = _METER.most
+    _METER.most = min(outer, _METER.used + steps)
+    try:
+        yield
+    finally:
+        _METER.most = outer
+
+
 def uncounted(function: F) -> F:
     """A function whose steps do not count: it is short, and its answers are kept."""
 
     @wraps(function)
     def asked(*question: Any) -> Any:
-        used, most = _METER.used, _METER.most
+        before = _METER.used, _METER.recalled, _METER.most
         _METER.most = math.inf
         try:
             return function(*question)
         finally:
-            _METER.used, _METER.most = used, most
+            _METER.used, _METER.recalled, _METER.most = before
 
     return asked  # type: ignore[return-value]
 
@@ -70,6 +85,12 @@ def uncounted(function: F) -> F:
 def steps_used() -> int:
     """Steps of this thread so far."""
     return _METER.used
+
+
+def steps_worked() -> int:
+    """The same without the steps of answers that were recalled: what this thread has really done. Only for looking:
+    what it depends on, such as which answers are still kept, must not change an answer."""
+    return _METER.used - _METER.recalled
 
 
 def counted_cache(entries_max: int) -> Callable[[F], F]:
@@ -82,6 +103,7 @@ def counted_cache(entries_max: int) -> Callable[[F], F]:
         def asked(*question: Hashable) -> Any:
             kept = known.get(question)
             if kept is not None:
+                _METER.recalled += kept[1]
                 charge(kept[1])
                 return kept[0]
             before = _METER.used

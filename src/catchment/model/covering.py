@@ -41,6 +41,10 @@ def covers_box(wider: Sequence[Box], box: Box, budget: Budget | None = None) -> 
         return True
     if len(wider) < 2:
         return False
+    # One notification of the box that is in none of the others decides it, before anything is cut.
+    sample = box.sample()
+    if sample is not None and not any(other.contains(sample) for other in wider):
+        return False
     # A box with few constraints is large and leaves the fewest parts: those come first.
     return not _sticks_out(box, sorted(wider, key=lambda other: len(other.sets)), budget or Budget())
 

@@ -7,7 +7,7 @@ emptiness come down to the set operations here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -18,7 +18,8 @@ from catchment.model.ranges import Ranges
 from catchment.model.strings import EVERY_STRING, NO_STRING, Strings
 from catchment.model.strings import all_of as strings_in_all
 from catchment.model.strings import any_of as strings_in_any
-from catchment.model.values import KEY_BOUNDS, Type, Value, key_of, type_of
+from catchment.model.strings import collected as strings_collected
+from catchment.model.values import KEY_BOUNDS, Type, Value, from_key, key_of, type_of
 
 # The types whose keys are integers, in the order in which a Values holds them.
 INTEGER_KEYED: Final = (Type.INT, Type.FLOAT, Type.BOOL, Type.TIME)
@@ -119,6 +120,15 @@ class Values:
             yield Type.STRING
         yield from (value_type for value_type, keys in zip(INTEGER_KEYED, self.keys, strict=True) if keys)
 
+    @property
+    def plain_member(self) -> Value | None:
+        """Some value of the set; None if there is none, or if it takes an automaton to find one."""
+        for value_type, keys in zip(INTEGER_KEYED, self.keys, strict=True):
+            if keys:
+                return from_key(value_type, keys[0][0])
+        ranges = self.strings.ranges
+        return ranges[0][0] if ranges else None
+
     def keys_of(self, value_type: Type) -> Keys:
         return self.keys[_SLOT[value_type]]
 
@@ -154,8 +164,17 @@ def all_of(sets: Sequence[Values]) -> Values:
 def any_of(sets: Sequence[Values]) -> Values:
     """The union of some sets."""
     charge(len(sets) + sum(values.parts for values in sets) // 8)
+    return _united(sets, strings_in_any)
+
+
+def collected(sets: Sequence[Values]) -> Values:
+    """The union of some sets, found without a question to an automaton. It may be longer to write than need be."""
+    return _united(sets, strings_collected)
+
+
+def _united(sets: Sequence[Values], united: Callable[[Sequence[Strings]], Strings]) -> Values:
     keys = tuple(rng.union(chain(*slots)) for slots in zip(*(values.keys for values in sets), strict=True))
-    return Values(any(values.absent for values in sets), keys, strings_in_any([values.strings for values in sets]))
+    return Values(any(values.absent for values in sets), keys, united([values.strings for values in sets]))
 
 
 def of_strings(strings: Strings) -> Values:

@@ -29,7 +29,7 @@ from catchment.model.expression import And, Expression, Not, Or
 from catchment.model.fast_path import spelled_fast
 from catchment.model.normal import ALTERNATIVES_MAX, irredundant, normalized
 from catchment.model.spelling import spelled
-from catchment.model.values import Json
+from catchment.model.values import Json, Value
 
 # A filter is repeated in the routing tables of many brokers. See `Filter.size`.
 FILTER_SIZE_MAX: Final = 16_384
@@ -42,6 +42,8 @@ AUTOMATON_OPERATORS: Final = frozenset(
 )
 # Steps that a relation between two filters may take, besides their normal forms.
 RELATION_STEPS_MAX: Final = 20_000
+# Boxes of the normal form that the hash of a filter looks at.
+HASHED_BOXES_MAX: Final = 4
 # The products of alternatives that a single `and` may make, before equal and contradictory ones are dropped.
 PRODUCTS_MAX: Final = 4 * ALTERNATIVES_MAX
 
@@ -126,6 +128,15 @@ class Filter:
             return None
 
     @cached_property
+    def _sample(self) -> dict[str, Value] | None:
+        """The attributes of a notification that it matches; None if it takes much to find one."""
+        return self._normal[0].sample() if self._normal else None
+
+    @cached_property
+    def _leaves_count(self) -> int:
+        return sum(1 for _ in ex.leaves(self.expression))
+
+    @cached_property
     def is_opaque(self) -> bool:
         """Whether it has an opaque constraint (`opaque.py`): then an index holds a wider filter, and asks this one."""
         return ex.has_opaque(self.expression)
@@ -158,6 +169,11 @@ class Filter:
     def covers(self, other: Filter) -> bool:
         """Whether it matches every notification that `other` matches. Where one of the two is past the budget, "no" may
         be wrong."""
+        # One notification that the other matches and this one does not decides it.
+        if other._sample is not None:
+            charge(2 + self._leaves_count // 2)
+            if not ex.is_value(self.expression, other._sample, True):
+                return False
         # A filter that has a normal form may cover one that has none by covering what that one is routed by.
         boxes, other_boxes = self._normal, other.routed._normal
         try:
@@ -194,8 +210,10 @@ class Filter:
     def __or__(self, other: Filter) -> Filter:
         if self.is_normal and other.is_normal:
             try:
-                return Filter.of_boxes(self.boxes + other.boxes)
-            except LimitError:
+                with budget(NORMAL_STEPS_MAX):
+                    boxes = normalized(self.boxes + other.boxes)
+                return Filter._of_normal(boxes)
+            except (BudgetSpent, LimitError):
                 pass
         return Filter.of_expression(ex.positive(Or((self.expression, other.expression))))
 
@@ -277,17 +295,24 @@ class Filter:
         return f"Filter({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
-        """Filters of the same meaning are equal, if both have a normal form; else those of the same canonical form."""
+        """Filters of the same meaning are equal, if both have a normal form; else those of the same canonical form.
+        Where it takes more than RELATION_STEPS_MAX to see that two are equal, they are not."""
         if self is other:
             return True
         if not isinstance(other, Filter):
             return False
         if self._normal is None or other._normal is None:
             return self._normal is other._normal and self._canonical[1] == other._canonical[1]
-        return self._normal == other._normal
+        return are_equal(self._normal, other._normal)
 
     def __hash__(self) -> int:
-        return hash(self._canonical[1]) if self._normal is None else hash(self._normal)
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        if self._normal is None:
+            return hash(self._canonical[1])
+        return hash((len(self._normal), *self._normal[:HASHED_BOXES_MAX]))
 
     def __reduce__(self) -> tuple[object, ...]:
         return Filter.from_json, (self.to_json(),)
@@ -305,6 +330,15 @@ class Filter:
         if isinstance(data, str):
             return cls(data)
         return cls.of_expression(ex.from_json(data))
+
+
+def are_equal(first: Sequence[Box], second: Sequence[Box]) -> bool:
+    """Whether two unions of boxes in normal form are the same; no past the budget of a relation."""
+    try:
+        with budget(RELATION_STEPS_MAX):
+            return first == second
+    except BudgetSpent:
+        return False
 
 
 def _all_json(part: Expression) -> Json:

@@ -19,12 +19,16 @@ from datetime import datetime
 from typing import Final
 
 from catchment.errors import BadNotificationError, LimitError
-from catchment.model.notification import Notification
+from catchment.model.notification import Notification, memory_bytes
 from catchment.model.pattern import Pattern
 from catchment.model.values import Json, format_time, parse_time
 
-# Waits in progress at once, one for each key: this bounds the memory of a monitor.
+# Waits in progress at once, one for each key. A monitor also counts the bytes of its waits; the broker bounds those.
 MONITOR_KEYS_MAX: Final = 100_000
+# The keys that a `HeldMonitor` remembers after their waits have ended: a value of `by` may be a long text.
+BUSY_KEYS_BYTES_MAX: Final = 16 * 1_048_576
+# What an entry of a dictionary takes, with its key's tuples and a time.
+_ENTRY_BYTES: Final = 256
 
 Key = tuple[tuple[bool, object], ...]
 
@@ -67,6 +71,8 @@ class Monitor:
     def __init__(self, pattern: Pattern) -> None:
         self.pattern = pattern
         self._waiting: dict[Key, Sequence] = {}
+        # What all waits in progress take in memory.
+        self.bytes_count = 0
 
     def __len__(self) -> int:
         """How many waits are in progress."""
@@ -103,20 +109,28 @@ class Monitor:
         so_far = self._waiting.get(key, ())
         within = self.pattern.within
         if so_far and within is not None and match.published - so_far[0].published > within:
-            del self._waiting[key]
+            self._forgotten(key)
             return ()
         return so_far
 
     def _advanced(self, key: Key, so_far: Sequence) -> list[Sequence]:
         if len(so_far) == len(self.pattern.filters):
-            self._waiting.pop(key, None)
+            if key in self._waiting:
+                self._forgotten(key)
             return [so_far]
         if key not in self._waiting and len(self._waiting) >= MONITOR_KEYS_MAX:
             raise LimitError(
                 "MONITOR_KEYS_MAX", MONITOR_KEYS_MAX, "one more key", "narrow the pattern or give it a shorter `within`"
             )
         self._waiting[key] = so_far
+        self.bytes_count += memory_bytes(so_far[-1].notification)
         return []
+
+    def _forgotten(self, key: Key) -> Sequence:
+        """Takes a wait out."""
+        so_far = self._waiting.pop(key)
+        self.bytes_count -= _bytes_of(so_far)
+        return so_far
 
     def forget(self, published_until: datetime) -> int:
         """Drops the waits that no notification published after `published_until` can complete, and returns how many.
@@ -126,13 +140,13 @@ class Monitor:
             return 0
         late = [key for key, so_far in self._waiting.items() if published_until - so_far[0].published > within]
         for key in late:
-            del self._waiting[key]
+            self._forgotten(key)
         return len(late)
 
     def give_up_oldest(self, notification: Notification) -> bool:
         """Drops the wait that began first. Returns whether it could still have been completed when `notification` was
         published."""
-        so_far = self._waiting.pop(next(iter(self._waiting)))
+        so_far = self._forgotten(next(iter(self._waiting)))
         within = self.pattern.within
         return within is None or notification.time is None or notification.time - so_far[0].published <= within
 
@@ -149,7 +163,17 @@ class Monitor:
             key = monitor._key(so_far[0].notification)
             assert key is not None
             monitor._waiting[key] = so_far
+            monitor.bytes_count += _bytes_of(so_far)
         return monitor
+
+
+def _bytes_of(so_far: Sequence) -> int:
+    return sum(memory_bytes(match.notification) for match in so_far)
+
+
+def key_bytes(key: Key) -> int:
+    """About what a key takes in memory; a character takes at most four bytes."""
+    return _ENTRY_BYTES + 4 * sum(len(value) for _, value in key if isinstance(value, str))
 
 
 class HeldMonitor(Monitor):
@@ -165,6 +189,7 @@ class HeldMonitor(Monitor):
         super().__init__(pattern)
         # For each key, when its last wait ended: with the completion, or when it was too late to complete it.
         self._busy_until: dict[Key, datetime] = {}
+        self._busy_bytes = 0
 
     def on_held(self, notification: Notification, arrived: datetime, matched: Collection[int]) -> list[Sequence]:
         """As `on_notification`, for a notification that was held back."""
@@ -190,7 +215,11 @@ class HeldMonitor(Monitor):
         return completed
 
     def _ended(self, key: Key, until: datetime) -> None:
+        before = self._busy_until.pop(key, None)
         # Taken out and put in again, so that the first entry is always the one that was set longest ago.
-        self._busy_until[key] = max(until, self._busy_until.pop(key, until))
-        if len(self._busy_until) > MONITOR_KEYS_MAX:
-            del self._busy_until[next(iter(self._busy_until))]
+        self._busy_until[key] = until if before is None else max(until, before)
+        self._busy_bytes += key_bytes(key) if before is None else 0
+        while len(self._busy_until) > MONITOR_KEYS_MAX or self._busy_bytes > BUSY_KEYS_BYTES_MAX:
+            oldest = next(iter(self._busy_until))
+            del self._busy_until[oldest]
+            self._busy_bytes -= key_bytes(oldest)

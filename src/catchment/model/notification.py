@@ -42,6 +42,8 @@ NOTIFICATION_JSON_CHARACTERS_MAX: Final = 8 * 1_048_576
 ENVELOPE_TYPES: Final = {"$id": Type.STRING, "$source": Type.STRING, "$time": Type.TIME, "$seq": Type.INT}
 _PAYLOAD: Final = "$payload"
 _encode: Final = Encoder().encode
+# What a notification takes in memory beyond its encoded bytes: objects, and attributes as Python keeps them.
+NOTIFICATION_OVERHEAD_BYTES: Final = 512
 # Names that were checked before: publishers use the same few names again and again. At most so many are kept.
 KNOWN_NAMES_MAX: Final = 10_000
 KNOWN_NAMES: Final[set[str]] = set()
@@ -228,6 +230,13 @@ class Notification(Mapping[str, Value]):
     def parse(cls, text: str) -> Notification:
         """From JSON text. If a name appears twice, that is an error; neither value is chosen silently."""
         return _from_pairs(_json_object_pairs(text))
+
+
+def memory_bytes(notification: Notification) -> int:
+    """About what a notification takes in memory, and rather more than less. Always the same for the same notification:
+    who holds one can add this, and subtract it later."""
+    # Twice: as encoded bytes, and as a payload and attributes of their own.
+    return 2 * len(notification.packed) + NOTIFICATION_OVERHEAD_BYTES
 
 
 def _checked_mapping(attributes: dict[str, object]) -> dict[str, Value]:

@@ -9,9 +9,10 @@ from typing import Final
 
 from catchment.errors import BadFilterError, LimitError, shown
 from catchment.model import language
+from catchment.model.budget import steps_used
 from catchment.model.cesql import Cesql
 from catchment.model.constraint import quoted_name
-from catchment.model.filter import Filter
+from catchment.model.filter import RELATION_STEPS_MAX, Filter
 from catchment.model.values import MICROSECOND, Json, checked_duration, checked_name, checked_string, format_duration
 
 # Filters in a pattern: each takes memory at some broker, for each key.
@@ -58,13 +59,20 @@ class Pattern:
 
     def covers(self, other: Pattern) -> bool:
         """SIENA §3.8: whether both have equally many filters and each covers the other's; and `by` is the same and
-        `within` at least as long."""
-        return (
-            len(self.filters) == len(other.filters)
-            and all(mine.covers(its) for mine, its in zip(self.filters, other.filters, strict=True))
-            and (self.within is None or (other.within is not None and other.within <= self.within))
-            and self.by == other.by
-        )
+        `within` at least as long. Past RELATION_STEPS_MAX for all filters together: no."""
+        if len(self.filters) != len(other.filters) or self.by != other.by:
+            return False
+        if self.within is not None and (other.within is None or other.within > self.within):
+            return False
+        return self._covers_each(other)
+
+    def _covers_each(self, other: Pattern) -> bool:
+        # What each is routed by is kept once it is found: before the steps are counted, so that these are always the
+        # same.
+        _ = [filter.routed for filter in (*self.filters, *other.filters)]
+        until = steps_used() + RELATION_STEPS_MAX
+        pairs = zip(self.filters, other.filters, strict=True)
+        return all(steps_used() <= until and mine.covers(its) for mine, its in pairs)
 
     def __str__(self) -> str:
         within = f" within {format_duration(self.within)}" if self.within else ""

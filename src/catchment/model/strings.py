@@ -36,7 +36,7 @@ from catchment.model.automaton import (
     some_string,
     successor,
 )
-from catchment.model.budget import charge, counted_cache
+from catchment.model.budget import BudgetSpent, charge, counted_cache, share
 from catchment.model.folding import unfolded
 from catchment.model.globs import Glob
 from catchment.model.loose import Loose, loose
@@ -54,6 +54,8 @@ JOINT_PARTS_MAX: Final = 5
 PIECES_MAX: Final = 12
 # A joint automaton of so many steps is always made.
 JOINT_STEPS_MAX: Final = 400
+# Steps that it may take to find out what a set of strings is the same as. Past it, only sets written alike are equal.
+IDENTITY_STEPS_MAX: Final = 2_000
 # About pieces that literal texts give, an automaton is asked only if it takes at most so many steps.
 LOOSE_STEPS_MAX: Final = 4_000
 
@@ -185,7 +187,12 @@ class Strings:
         extremes too. Where extremes are undecided, only sets that were written alike are equal."""
         if self.is_loose and not _is_small((), self.pieces):
             return self.pieces
-        both = self.extremes
+        try:
+            with share(IDENTITY_STEPS_MAX):
+                both = self.extremes
+        except BudgetSpent:
+            charge(0)  # it ends here if the budget around it is spent too
+            return self.pieces
         return self.pieces if UNDECIDED in both else both
 
 
@@ -249,6 +256,16 @@ def any_of(sets: Sequence[Strings]) -> Strings:
     if any(strings.ranges == ALL for strings in sets):
         return EVERY_STRING
     return of_pieces(tuple(piece for strings in sets for piece in strings.pieces))
+
+
+def collected(sets: Sequence[Strings]) -> Strings:
+    """The union of some sets, written as the pieces of them all: no question is asked."""
+    if any(strings.ranges == ALL for strings in sets):
+        return EVERY_STRING
+    pieces = [piece for strings in sets for piece in strings.pieces]
+    ranges = rng.union(part for piece in pieces if piece.is_ranges for part in piece.ranges)
+    distinct = [piece for piece in dict.fromkeys(pieces) if not piece.is_ranges]
+    return Strings(tuple(sorted([*([Piece(ranges)] if ranges else []), *distinct], key=_piece_order)))
 
 
 NO_STRING: Final = Strings(())

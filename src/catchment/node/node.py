@@ -6,28 +6,33 @@ asyncio server and the simulator both drive nodes, so a simulation shows what th
 - Which client an interface stands for. When a client connects under a name that is connected already, the new
   connection replaces the old.
 - Which answer belongs to which request.
-- Who may ask for what. Names have a maximum length, a client may use so many identities, and a handler must be a client
-  that is connected.
+- Who may ask for what, and publish as whom (`access.py`), with which numbers (`numbers.py`).
 - What is dropped. While a client is behind, the node drops and counts the deliveries to it. As soon as the client has
   caught up, the node tells it how many it has lost.
+- What neighbors and clients hear of what may be lost between brokers (`gaps.py`).
 - What ends a link. The core refused something that the neighbor said, or a message to the neighbor is too long.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, assert_never
 
 from catchment.errors import BadIdError, CatchmentError, LimitError, shown
 from catchment.model.notification import Notification
-from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
+from catchment.node.access import Access
+from catchment.node.gaps import TIMER as GAPS_TIMER
+from catchment.node.gaps import Gaps, GapTimes
+from catchment.node.jobs import TURN, Job, Jobs
+from catchment.node.kept import ClientState, LinkState, Totals
 from catchment.node.outlets import ClientOutlet, LinkOutlet
-from catchment.routing.core import RoutingCore
+from catchment.node.sliced import Slices, ending_of, finished, names_in, sliced
+from catchment.routing.core import RoutingCore, Work
 from catchment.routing.messages import (
+    HOPS_MOST,
     HOST,
     Action,
+    Beat,
     BrokerMessage,
     Client,
     ClientDown,
@@ -36,14 +41,16 @@ from catchment.routing.messages import (
     Deliver,
     DeliverSequence,
     Forward,
+    Gap,
     HostMessage,
     Interface,
     Keep,
     LinkDown,
+    LinkMessage,
     LinkUp,
-    MapIdentity,
     Missed,
     Neighbor,
+    Parting,
     Refuse,
     Routed,
     Send,
@@ -51,70 +58,50 @@ from catchment.routing.messages import (
     Time,
     TimerFired,
 )
-
-# Identities that one client may name in its requests, or be mapped to: the node keeps each until the client goes.
-CLIENT_IDENTITIES_MAX: Final = 10_000
+from catchment.routing.parts.clients import Identity
 
 # The actions which show that somebody wants a notification.
 _WANTED: Final = (Forward, Deliver, DeliverSequence, Keep)
-
-
-@dataclass(slots=True)
-class ClientState:
-    """What a node keeps for a client that is connected."""
-
-    outlet: ClientOutlet
-    # By identity: deliveries that the node has dropped and has not told the client about yet.
-    lost: Counter[str] = field(default_factory=Counter)
-    identities: set[str] = field(default_factory=set)
-    delivered: int = 0
-    published: int = 0
-
-
-@dataclass(slots=True)
-class LinkState:
-    """What a node keeps for a link that is up."""
-
-    outlet: LinkOutlet
-    cost: int
-    # Notifications.
-    received: int = 0
-    forwarded: int = 0
-    # Messages, with and without notifications, since the link came up. When nothing is under way, what one end has
-    # sent is what the other end has heard.
-    sent: int = 0
-    heard: int = 0
-
-
-@dataclass(slots=True)
-class Totals:
-    """Counts since the start of the node."""
-
-    published: int = 0
-    received: int = 0
-    forwarded: int = 0
-    delivered: int = 0
-    lost: int = 0
-    refused: int = 0
-    # Notifications that a neighbor sent, and that this broker neither delivered nor forwarded nor kept.
-    unwanted: int = 0
 
 
 class Node:
     """A broker without its sockets."""
 
     def __init__(
-        self, name: str, core: RoutingCore[Any], now: Callable[[], Time], set_timer: Callable[[SetTimer], None]
+        self,
+        name: str,
+        core: RoutingCore[Any],
+        now: Callable[[], Time],
+        set_timer: Callable[[SetTimer], None],
+        incarnation: int | None = None,
+        gap_times: GapTimes | None = None,
     ) -> None:
+        """`incarnation` is greater than 0 and differs from those of earlier processes of this broker; without one, it
+        is the time."""
         self.name = name
         self.core = core
         self.clients: dict[Client, ClientState] = {}
         self.links: dict[Neighbor, LinkState] = {}
         self.totals = Totals()
+        self.access = Access(name, core, self.clients)
         # Messages that the node has given to the core: each may have changed what is wanted here.
         self.messages_count = 0
+        # Is told each gap that this node tells: a host may log it.
+        self.on_gap: Callable[[Gap], None] = lambda gap: None
         self._now = now
         self._set_timer = set_timer
+        self.jobs = Jobs(lambda: set_timer(SetTimer(TURN, now())))
+        self._gaps = Gaps(
+            name,
+            max(1, now()) if incarnation is None else incarnation,
+            now(),
+            tell=self._tell_gap,
+            send=self._tell_neighbor,
+            set_timer=lambda timer, at: set_timer(SetTimer(timer, at, is_idle=True)),
+            handled=lambda: self.totals.published + self.totals.received,
+            is_reached=self._is_reached,
+            times=gap_times,
+        )
 
     # --- connections ---
 
@@ -124,87 +111,161 @@ class Node:
         if client in self.clients:
             self.clients[client].outlet.end(f"{shown(client.name)} has connected again")
             self.client_down(client)
-        self.clients[client] = ClientState(outlet)
-        self._tell(ClientUp(identity, seen), client)
+        state = self.clients[client] = ClientState(outlet)
+        self._when_free(client, outlet, {client.name, identity}, lambda: self._came(client, state, identity, seen))
+
+    def _came(self, client: Client, state: ClientState, identity: str, seen: Mapping[str, int]) -> None:
+        # It may have gone while it waited.
+        if self.clients.get(client) is state:
+            state.is_known = True
+            self._tell(ClientUp(identity, seen), client)
 
     def client_down(self, client: Client) -> None:
-        if self.clients.pop(client, None) is not None:
-            self._tell(ClientDown(), client)
+        """A client has gone. From now on nothing is delivered to it, even if the core still has to forget much."""
+        if (state := self.clients.pop(client, None)) is not None:
+            names = {client.name, *(identity.name for identity in self.core.clients.identities_of(client))}
+            self._when_free(client, state.outlet, names, lambda: self._went(client))
+
+    def _went(self, client: Client) -> None:
+        identities = self.core.clients.identities_of(client)
+        names = frozenset((client.name, *(identity.name for identity in identities)))
+        self.jobs.begin(Job(names, self._taking_down(client, identities)))
+
+    def _taking_down(self, client: Client, identities: Sequence[Identity]) -> Iterator[None]:
+        """Cancels what the identities of a client want and offer, until so little is left that the core may forget it
+        at once."""
+        for identity in identities:
+            for request in ending_of(identity):
+                self._tell(request, client)
+                yield
+        self._tell(ClientDown(), client)
+
+    def _when_free(self, client: Client, outlet: ClientOutlet, names: set[str], work: Callable[[], None]) -> None:
+        """Does something for a client now, or when no job is about these names any more."""
+        if self.jobs.must_wait(client, names):
+            self.jobs.wait(client, outlet, names, work)
+        else:
+            work()
 
     def link_up(self, neighbor: Neighbor, cost: int, outlet: LinkOutlet) -> None:
         self.link_down(neighbor)
         self.links[neighbor] = LinkState(outlet, cost)
+        self._gaps.link_up(neighbor, self._now())
         self._tell(LinkUp(cost), neighbor)
 
     def link_down(self, neighbor: Neighbor) -> None:
-        if self.links.pop(neighbor, None) is not None:
+        link = self.links.pop(neighbor, None)
+        if link is not None:
             self._tell(LinkDown(), neighbor)
+            self._gaps.link_down(neighbor, link.carried_out, link.carried_in, self._now())
+
+    def beat(self) -> None:
+        """Called from time to time: tells each neighbor until when it has everything."""
+        for neighbor in sorted(self.links):
+            self._gaps.beat(neighbor, self.links[neighbor].carried_out, self._now())
+
+    def part(self) -> None:
+        """This process ends: tells each neighbor that it has everything."""
+        for neighbor in sorted(self.links):
+            self._gaps.part(neighbor, len(self.links) == 1, self._now())
 
     # --- requests and publications of clients ---
 
     def requested(self, client: Client, number: int, request: ClientRequest) -> None:
         """Does what a client asks for, and answers with the number of the request."""
-        outlet = self.clients[client].outlet
-        outlet.answer(number, self.ask(client, request))
+        state = self.clients[client]
+        names = {client.name, *names_in(request)}
+        self._when_free(client, state.outlet, names, lambda: self._do(client, state, number, request))
 
-    def ask(self, client: Client, request: ClientRequest) -> list[Refuse]:
-        """Does what a client asks for. Returns the refusals; the caller answers the client."""
+    def _do(self, client: Client, state: ClientState, number: int, request: ClientRequest) -> None:
+        if self.clients.get(client) is not state:
+            return  # It went while it waited.
+        names = frozenset((client.name, *names_in(request)))
+        self.jobs.begin(Job(names, self._answering(client, state, number, request)))
+
+    def _answering(self, client: Client, state: ClientState, number: int, request: ClientRequest) -> Iterator[None]:
+        refusals = yield from self._asking(client, request)
+        state.outlet.answer(number, refusals)
+
+    def _asking(self, client: Client, request: ClientRequest) -> Slices:
+        """Asks the core, in slices if it is much work. Returns the refusals."""
         try:
-            self._check_request(self.clients[client], request)
+            self.access.check_request(client, request)
         except CatchmentError as problem:
             self.totals.refused += 1
             return [Refuse(client, problem)]
-        return self._tell(request, client)
+        if self.access.granted(request):
+            return []
+        return (yield from sliced(request, self.core.clients, lambda part: self._tell(part, client)))
 
-    def _check_request(self, state: ClientState, request: ClientRequest) -> None:
-        """Checks what the core cannot check: whether a handler is connected, and how much the node keeps for a client.
-        Raises what the client is refused with."""
-        for name in (request.identity, getattr(request, "id", request.identity)):
-            if not 1 <= len(name) <= IDENTITY_CODEPOINTS_MAX:
-                raise LimitError("IDENTITY_CODEPOINTS_MAX", IDENTITY_CODEPOINTS_MAX, f"a name of {len(name):,}")
-        # The clients that keep the identity after this request.
-        keepers = [state]
-        if isinstance(request, MapIdentity):
-            handler = self.clients.get(Client(request.handler))
-            if handler is None:
-                raise BadIdError(f"there is no client {shown(request.handler)} at {self.name}")
-            # The handler keeps the identity even after the client that asked for the mapping is gone.
-            keepers.append(handler)
-        # Check all before changing any: a request that is refused changes nothing.
-        for keeper in keepers:
-            if request.identity not in keeper.identities and len(keeper.identities) >= CLIENT_IDENTITIES_MAX:
-                raise LimitError("CLIENT_IDENTITIES_MAX", CLIENT_IDENTITIES_MAX, "one more", "use another connection")
-        for keeper in keepers:
-            keeper.identities.add(request.identity)
+    def ask(self, client: Client, request: ClientRequest) -> list[Refuse]:
+        """Does what a client asks for, whatever it takes. Returns the refusals; the caller answers the client."""
+        if self.jobs.must_wait(client, {client.name, *names_in(request)}):
+            self.totals.refused += 1
+            busy = f"{shown(request.identity)} is still being taken down at {self.name}: try again in a moment"
+            return [Refuse(client, BadIdError(busy))]
+        return finished(self._asking(client, request))
 
     def misasked(self, client: Client, number: int, error: CatchmentError) -> None:
         """Refuses a request or publication that the host could read, but that asks for something impossible."""
         self.totals.refused += 1
-        self.clients[client].outlet.answer(number, [Refuse(client, error)])
+        outlet = self.clients[client].outlet
+        # Answers come in the order of what was asked.
+        self._when_free(client, outlet, {client.name}, lambda: outlet.answer(number, [Refuse(client, error)]))
 
     def published(self, client: Client, publications: Sequence[tuple[int, Sequence[Notification]]]) -> None:
         """Publishes, with one call of the core, all that one read of a client's connection brought. Each publication
-        has the number of its answer, or 0 if the client does not wait for an answer."""
-        outlet = self.clients[client].outlet
-        refusals = self.publish(client, [notification for _, batch in publications for notification in batch])
-        refusals_by_notification: dict[int, list[Refuse]] = {}
-        for refusal in refusals:
-            # By object, not by value: equal notifications may be in several publications. `id` is safe as a key: the
-            # core returns the very object it was given, and `publications` keeps that object alive.
-            refusals_by_notification.setdefault(id(refusal.notification), []).append(refusal)
-        for number, batch in publications:
-            refused = [
-                refusal for notification in batch for refusal in refusals_by_notification.pop(id(notification), ())
-            ]
+        has the number of its answer, or 0 if the client does not wait for an answer. A publication with a source that
+        is not the client's, or with a number that is out of range, is refused as a whole."""
+        state = self.clients[client]
+        self._when_free(client, state.outlet, {client.name}, lambda: self._publish_all(client, state, publications))
+
+    def _publish_all(
+        self, client: Client, state: ClientState, publications: Sequence[tuple[int, Sequence[Notification]]]
+    ) -> None:
+        outlet, now = state.outlet, self._now()
+        admitted: list[Notification] = []
+        # By place in `publications`: those that are refused before the core sees them.
+        refused_before: dict[int, Refuse] = {}
+        checked: list[tuple[int, Sequence[Notification]]] = []
+        for place, (number, batch) in enumerate(publications):
+            try:
+                taken = self.access.admitted(client, batch, now)
+                admitted += taken
+                checked.append((number, taken))
+            except CatchmentError as problem:
+                self.totals.refused += len(batch)
+                refused_before[place] = Refuse(client, problem)
+                checked.append((number, ()))
+        refusals = _by_notification(self._taken(client, state, admitted))
+        # In the order of the publications: answers come in the order in which a client asked.
+        for place, (number, taken) in enumerate(checked):
+            refused = [refusal for notification in taken for refusal in refusals.pop(id(notification), ())]
+            if place in refused_before:
+                refused = [refused_before[place]]
             if number or refused:
                 outlet.answer(number, refused)
 
     def publish(self, client: Client, notifications: Sequence[Notification]) -> list[Refuse]:
-        """Publishes notifications. Returns the refusals; the core has taken all other notifications."""
-        self.clients[client].published += len(notifications)
+        """Publishes notifications that do not depend on each other: if one is refused, the others are published.
+        Returns the refusals."""
+        refusals: list[Refuse] = []
+        admitted: list[Notification] = []
+        for notification in notifications:
+            try:
+                admitted += self.access.admitted(client, (notification,), self._now())
+            except CatchmentError as problem:
+                self.totals.refused += 1
+                refusals.append(Refuse(client, problem, notification))
+        return refusals + self._taken(client, self.clients[client], admitted)
+
+    def _taken(self, client: Client, state: ClientState, notifications: Sequence[Notification]) -> list[Refuse]:
+        state.published += len(notifications)
         self.totals.published += len(notifications)
         if not notifications:
             return []
+        if self._gaps.is_owing:
+            self._gaps.handles(self._now())
         batch = [Routed(notification) for notification in notifications]
         return self._perform(self.core.on_notifications(batch, client, self._now()))
 
@@ -215,7 +276,16 @@ class Node:
         link = self.links[neighbor]
         link.heard += 1
         link.received += len(batch)
+        link.carried_in += len(batch)
         self.totals.received += len(batch)
+        if any(routed.header.hops > HOPS_MOST for routed in batch):
+            self.totals.looped += sum(routed.header.hops > HOPS_MOST for routed in batch)
+            batch = [routed for routed in batch if routed.header.hops <= HOPS_MOST]
+        plausible = self.access.numbers.plausible(batch, self._now())
+        self.totals.absurd += len(batch) - len(plausible)
+        batch = plausible
+        if self._gaps.is_owing:
+            self._gaps.handles(self._now())
         actions = self.core.on_notifications(batch, neighbor, self._now()) if batch else []
         self.totals.unwanted += _unwanted(batch, actions)
         self._perform(actions)
@@ -223,15 +293,39 @@ class Node:
     def told(self, neighbor: Neighbor, message: BrokerMessage) -> None:
         """A neighbor has sent a message of the routing system."""
         self.links[neighbor].heard += 1
+        self.links[neighbor].carried_in += int(message.carries_notifications)
         self._tell(message, neighbor)
 
+    def link_told(self, neighbor: Neighbor, message: LinkMessage) -> None:
+        """The node of a neighbor has sent a message."""
+        link = self.links[neighbor]
+        link.heard += int(_is_counted(message))
+        self._gaps.heard(neighbor, message, link.carried_in, self._now())
+
     def timer_fired(self, name: str) -> None:
-        self._tell(TimerFired(name), HOST)
+        if name == TURN:
+            self.jobs.turn()
+        elif name == GAPS_TIMER:
+            self._gaps.on_timer(self._now())
+        else:
+            self._tell(TimerFired(name), HOST)
 
     def _tell(self, message: ClientRequest | HostMessage | BrokerMessage, source: Interface) -> list[Refuse]:
         """Gives a message to the core and performs the actions. Returns the refusals."""
         self.messages_count += 1
         return self._perform(self.core.on_message(message, source, self._now()))
+
+    # --- looking in ---
+
+    def now(self) -> Time:
+        return self._now()
+
+    def counts(self, work: Work | None = None) -> dict[str, int]:
+        """All totals, and how many notifications were dropped as old: by the core, and for identities. `work` is the
+        core's, if the caller has asked for it already."""
+        totals = {name: getattr(self.totals, name) for name in self.totals.__slots__}
+        old = (work or self.core.inspect().work).old
+        return {**totals, "old": old + self.core.clients.old_count}
 
     # --- actions ---
 
@@ -264,7 +358,7 @@ class Node:
 
     def _deliver(self, action: Deliver | DeliverSequence) -> None:
         state = self.clients.get(action.client)
-        if state is None or self._is_lost(state, action.identity):
+        if state is None or not state.is_known or self._is_lost(state, action.identity):
             return
         try:
             if isinstance(action, Deliver):
@@ -280,7 +374,7 @@ class Node:
     def _miss(self, action: Missed) -> None:
         """Counts what the core has dropped as lost too: a client hears one number, whoever dropped the deliveries."""
         state = self.clients.get(action.client)
-        if state is not None:
+        if state is not None and state.is_known:
             state.lost[action.identity] += action.count
             self.totals.lost += action.count
             if not state.outlet.is_behind():
@@ -317,6 +411,7 @@ class Node:
         link = self.links.get(action.interface)
         if link is not None:
             link.forwarded += len(action.batch)
+            link.carried_out += len(action.batch)
             self.totals.forwarded += len(action.batch)
             link.sent += link.outlet.forward(action.batch, action.is_relayed)
 
@@ -331,6 +426,42 @@ class Node:
             link.outlet.end(f"{type(message).__name__}: {problem}")
         else:
             link.sent += 1
+            link.carried_out += int(message.carries_notifications)
+
+    # --- gaps ---
+
+    def _tell_neighbor(self, neighbor: Neighbor, message: LinkMessage) -> None:
+        link = self.links[neighbor]
+        link.outlet.tell(message)
+        link.sent += int(_is_counted(message))
+
+    def _tell_gap(self, gap: Gap, source: Neighbor | None) -> None:
+        """Tells a gap to all clients, and to all neighbors but the one that it came from."""
+        self.on_gap(gap)
+        for client in sorted(self.clients):
+            self.totals.gaps += 1
+            self.clients[client].outlet.tell_gap(gap)
+        for neighbor in sorted(self.links):
+            if neighbor != source:
+                self._tell_neighbor(neighbor, gap)
+
+    def _is_reached(self, broker: str) -> bool | None:
+        brokers = self.core.inspect().brokers
+        return None if brokers is None else any(known.is_reached for known in brokers if known.name == broker)
+
+
+def _is_counted(message: LinkMessage) -> bool:
+    """Whether a message counts when the ends of a link are compared: beats come and go in a network at rest too."""
+    return not isinstance(message, Beat | Parting)
+
+
+def _by_notification(refusals: Sequence[Refuse]) -> dict[int, list[Refuse]]:
+    """By object, not by value: equal notifications may be in several publications. `id` is safe as a key: the core
+    returns the very object that it was given, and the caller keeps that object alive."""
+    by_notification: dict[int, list[Refuse]] = {}
+    for refusal in refusals:
+        by_notification.setdefault(id(refusal.notification), []).append(refusal)
+    return by_notification
 
 
 def _unwanted(batch: Sequence[Routed], actions: Sequence[Action]) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from catchment.routing.messages import BrokerMessage, Deliver, DeliverSequence, Refuse, Routed
+from catchment.routing.messages import BrokerMessage, Deliver, DeliverSequence, Gap, LinkMessage, Refuse, Routed
 
 
 class ClientOutlet(Protocol):
@@ -26,6 +26,10 @@ class ClientOutlet(Protocol):
         """Tells the client that the broker has dropped `count` deliveries to the identity."""
         ...
 
+    def tell_gap(self, gap: Gap) -> None:
+        """Tells the client that notifications may be missing, because brokers have lost some."""
+        ...
+
     def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
         """Answers the request or publication with this number. Without refusals the answer says that it is accepted."""
         ...
@@ -33,6 +37,12 @@ class ClientOutlet(Protocol):
     def is_behind(self) -> bool:
         """Whether so much waits to be sent to the client that the broker must drop the next delivery."""
         ...
+
+    def pause(self) -> None:
+        """What the client says has to wait: the host should read nothing more from it until `resume`."""
+        ...
+
+    def resume(self) -> None: ...
 
     def end(self, reason: str) -> None:
         """Tells the client the reason and closes the connection."""
@@ -44,6 +54,10 @@ class LinkOutlet(Protocol):
 
     def send(self, message: BrokerMessage) -> None:
         """Sends a message; LimitError if it is too long to be sent."""
+        ...
+
+    def tell(self, message: LinkMessage) -> None:
+        """Sends a message of this node to the node at the other end."""
         ...
 
     def forward(self, batch: Sequence[Routed], is_relayed: bool) -> int:

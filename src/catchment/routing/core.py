@@ -57,6 +57,15 @@ class Work(Struct, frozen=True):
     matched: int = 0
     # Pairs of filters that the core compared with `covers`, because the index of the poset could not decide.
     compared: int = 0
+    # Notifications that were dropped because they were not newer than the last one of their source: copies that came
+    # another way, and numbers that went back.
+    old: int = 0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(self.matched + other.matched, self.compared + other.compared, self.old + other.old)
+
+    def __neg__(self) -> Work:
+        return Work(-self.matched, -self.compared, -self.old)
 
 
 class KnownBroker(Struct, frozen=True):
@@ -76,6 +85,11 @@ class Inspection(Struct, frozen=True):
     work: Work = Work()
     # All brokers that this one has heard of. None if brokers of this routing system know only their neighbors.
     brokers: tuple[KnownBroker, ...] | None = None
+    # Filters that the broker forwards without knowing which others cover them, because it takes too many steps to find
+    # out.
+    apart: int = 0
+    # Records of other brokers that made no sense or found no room, since the start.
+    dropped_records: int = 0
 
     @property
     def filters(self) -> int:

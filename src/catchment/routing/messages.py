@@ -7,9 +7,10 @@ The structs that exist once for each notification have `gc=False`: they cannot b
 cycle collector need not look at them.
 
     client to broker    ClientRequest: Subscribe, Unsubscribe, Cancel, Advertise, Unadvertise, MapIdentity, Suspend,
-                        Resume
+                        Resume; and CancelMany, which a node makes of some of them
     host to core        HostMessage: LinkUp, LinkDown, ClientUp, ClientDown, TimerFired
     broker to broker    BrokerMessage: each routing system defines its own, in its package
+                        LinkMessage: what the nodes at the ends of a link say, whatever the routing system
 
 A notification is not a message. Notifications come and go in batches (`RoutingCore.on_notifications`, `Forward`). On
 its way between brokers a notification carries the header of the routing system.
@@ -19,17 +20,18 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from catchment.errors import CatchmentError
 from catchment.model.advertisement import Advertisement
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
-from catchment.model.pattern import Pattern
+from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX, Pattern
 
 # Microseconds: since 1970 in a live network, since the start of the run in a simulation. A core only compares and adds.
 Time = int
@@ -44,6 +46,34 @@ else:
         Wanted.register(_wanted_type)
 
 SECOND: Final = 1_000_000
+
+
+def instant_of(time: Time) -> datetime:
+    """A time of a live network."""
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=min(time, _LAST_INSTANT))
+
+
+_LAST_INSTANT: Final = int((datetime.max.replace(tzinfo=UTC) - datetime.fromtimestamp(0, UTC)).total_seconds()) * SECOND
+
+# --- the range of what neighbors say ------------------------------------------------------------
+# The wire checks these ranges when it reads a message; a neighbor that leaves them loses its link.
+
+# Numbers of records, times and counts: a broker may add to any of them, and the sum still fits 64 bits.
+NUMBER_MAX: Final = 2**62
+# Costs along a path are added: over a million links of this cost the sum is still far from 64 bits.
+LINK_COST_MAX: Final = 1_000_000
+# Links that a notification may have crossed: more than any network has. A node drops what has crossed more.
+HOPS_MOST: Final = 10_000
+# What a header may say. It is more than HOPS_MOST: a broker that passes a notification on is never the one at fault.
+HOPS_RANGE: Final = 2**31
+
+Number = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
+LinkCost = Annotated[int, Meta(ge=1, le=LINK_COST_MAX)]
+# As in `wire/greetings.py`: `@` begins the names of what is inside a broker, `*` stands for all brokers; and a line end
+# in a name could forge a line of a log.
+BrokerName = Annotated[
+    str, Meta(min_length=1, max_length=IDENTITY_CODEPOINTS_MAX, pattern=r"^(?!@)(?!\*\Z)[^\x00-\x1f\x7f]+\Z")
+]
 
 
 # --- interfaces: where messages come from and go to ---------------------------------------------
@@ -138,7 +168,18 @@ class Resume(Said, frozen=True):
     identity: str
 
 
-ClientRequest = Subscribe | Unsubscribe | Cancel | Advertise | Unadvertise | MapIdentity | Suspend | Resume
+class CancelMany(Struct, frozen=True):
+    """Cancels the subscriptions that have these ids, some of many: a node cuts large work into such slices (`jobs.py`).
+    With `is_ending` the identity is going, and all its other subscriptions will be cancelled too. No client says it."""
+
+    identity: str
+    ids: tuple[str, ...]
+    is_ending: bool = False
+
+
+# What clients say, and what a core is asked in their name.
+ClientSaid = Subscribe | Unsubscribe | Cancel | Advertise | Unadvertise | MapIdentity | Suspend | Resume
+ClientRequest = ClientSaid | CancelMany
 
 
 # --- broker to broker ---------------------------------------------------------------------------
@@ -150,6 +191,51 @@ class BrokerMessage(Said, frozen=True):
     Measures count a message as control, unless it `carries_notifications`."""
 
     carries_notifications: ClassVar[bool] = False
+
+
+class LinkMessage(Said, frozen=True):
+    """What the nodes at the two ends of a link say to each other about what may be lost (`node/gaps.py`)."""
+
+
+class LinkReport(LinkMessage, frozen=True):
+    """The first message of each end when a link has come up. `incarnation` is the sender's: each process of a broker
+    has another. `known` is that of the receiver when they had a link before, 0 if they had none; over that link the
+    sender had `sent` and `heard` so many notifications."""
+
+    incarnation: Number
+    known: Number
+    sent: Number
+    heard: Number
+
+
+class Beat(LinkMessage, frozen=True):
+    """By the time `at` the sender had sent so many notifications over this link: all of them are before this message.
+    `echo` is the time of the last beat that it has heard."""
+
+    at: Number
+    sent: Number
+    echo: Number
+
+
+class Parting(LinkMessage, frozen=True):
+    """The sender's process ends, and has sent all that it had. `is_alone`: it has no other neighbor, so nothing can
+    come from behind it."""
+
+    at: Number
+    is_alone: bool
+
+
+class Gap(LinkMessage, frozen=True):
+    """Notifications that were published from `since` until `until` may be missing: the link between the two brokers
+    `link` failed. `until` is 0 while it is not over. `missed` is how many notifications the link has lost, of whoever,
+    if that is known. Clients are told gaps too. A greater `revision` replaces a gap of the same id."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=2 * IDENTITY_CODEPOINTS_MAX)]
+    revision: Number
+    link: tuple[BrokerName, BrokerName]
+    since: Number
+    until: Number
+    missed: Number | None = None
 
 
 # --- host to core -------------------------------------------------------------------------------
@@ -197,7 +283,7 @@ class Header(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fiel
     `hops` is the number of links that the notification has crossed. Every system counts hops: a core drops what has
     crossed too many, which ends loops, and simulations measure hops."""
 
-    hops: int
+    hops: Annotated[int, Meta(ge=0, le=HOPS_RANGE)]
 
 
 # The header of a notification that a client has just published.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from catchment.routing.messages import BrokerMessage, Deliver, DeliverSequence, Refuse, Routed
+from catchment.routing.messages import BrokerMessage, Deliver, DeliverSequence, Gap, LinkMessage, Refuse, Routed
 from catchment.sim.network import Direction
 from catchment.wire.frames import delivery_frame, frame
 from catchment.wire.messages import SequenceDelivery
@@ -28,6 +28,10 @@ class ToNeighbor:
     def send(self, message: BrokerMessage) -> None:
         if self.way.link.is_usable:
             self.simulation.carry_message(self.way, message)
+
+    def tell(self, message: LinkMessage) -> None:
+        if self.way.link.is_usable:
+            self.simulation.carry_link_message(self.way, message)
 
     def forward(self, batch: Sequence[Routed], is_relayed: bool) -> int:
         if self.way.link.is_usable:
@@ -62,11 +66,20 @@ class ToClient:
     def tell_lost(self, identity: str, count: int) -> None:
         self.simulation.clients[identity].missed += count
 
+    def tell_gap(self, gap: Gap) -> None:
+        self.client.gaps[gap.id] = gap
+
     def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
         self.client.refused += [refusal.error for refusal in refusals]
 
     def is_behind(self) -> bool:
         return self.client.is_behind
+
+    def pause(self) -> None:
+        """A simulated client may say as much as it likes."""
+
+    def resume(self) -> None:
+        pass
 
     def end(self, reason: str) -> None:
         """No simulated client connects twice under one name."""

@@ -17,28 +17,28 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
-from catchment.errors import CatchmentError, InputError, shown
+from catchment.errors import InputError, shown
 from catchment.model.advertisement import Advertisement
-from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
 from catchment.model.values import Value
-from catchment.node import Node
+from catchment.node import GapTimes, Node
 from catchment.routing.core import RoutingCore, Work
 from catchment.routing.messages import (
     Advertise,
+    Beat,
     BrokerMessage,
     Cancel,
-    Client,
     ClientRequest,
     Deliver,
     DeliverSequence,
+    LinkMessage,
+    LinkReport,
     Neighbor,
     Resume,
     Routed,
@@ -50,11 +50,14 @@ from catchment.routing.messages import (
     Unsubscribe,
     Wanted,
 )
+from catchment.sim.clients import Observer, SimClient, is_cancelled
 from catchment.sim.kernel import OCCURRENCES_MAX, Kernel
 from catchment.sim.network import NOTIFICATIONS, Direction, LinkState, Quality, Traffic, arrivals
 from catchment.sim.outlets import ToClient, ToNeighbor
 from catchment.sim.topology import Topology
 from catchment.wire.frames import LINK_FRAME_BYTES_MAX, Decoder, batch_frame, batch_size, frame
+
+__all__ = ["BEGINNING", "Cause", "MakeCore", "Observer", "SimClient", "Simulation", "is_cancelled"]
 
 MakeCore = Callable[[str], RoutingCore[Any]]
 # Why something is sent: a change (what a client asked, a fault) by its time, a notification, or an idle timer.
@@ -62,44 +65,6 @@ Cause = Time | Literal["traffic", "idle"]
 
 # Publication times are instants: runs begin at this one.
 BEGINNING: Final = datetime(2000, 1, 1, tzinfo=UTC)
-
-
-@dataclass(slots=True)
-class SimClient:
-    """A client: what it wants and offers, where it is, and what it got."""
-
-    identity: str
-    home: str | None = None
-    is_connected: bool = False
-    is_suspended: bool = False
-    # Whether so much waits for it that it loses what comes.
-    is_behind: bool = False
-    wants: dict[str, Wanted] = field(default_factory=dict)
-    advertisements: dict[Advertisement, None] = field(default_factory=dict)
-    published: int = 0
-    seen: dict[str, int] = field(default_factory=dict)
-    received: list[Deliver | DeliverSequence] = field(default_factory=list)
-    missed: int = 0
-    refused: list[CatchmentError] = field(default_factory=list)
-
-    @property
-    def interface(self) -> Client:
-        return Client(self.identity)
-
-
-def is_cancelled(wanted: Wanted, unwanted: Filter | Pattern) -> bool:
-    """Whether an unsubscription ends a subscription (SIENA §3.8), by the model alone: checkers know from this what
-    clients want, so it is not the rule that brokers go by."""
-    sought = wanted.filter if isinstance(wanted, Cesql) else wanted
-    return type(sought) is type(unwanted) and unwanted.covers(sought)  # type: ignore[arg-type]  # of the same kind
-
-
-class Observer(Protocol):
-    """Is told what clients publish and get; for checkers and measures."""
-
-    def published(self, simulation: Simulation, client: SimClient, notification: Notification, /) -> None: ...
-
-    def delivered(self, simulation: Simulation, client: SimClient, delivery: Deliver | DeliverSequence, /) -> None: ...
 
 
 class Simulation:
@@ -115,7 +80,11 @@ class Simulation:
         observers: Iterable[Observer] = (),
         occurrences_max: int = OCCURRENCES_MAX,
         language: Any = None,
+        beat_us: Time | None = None,
+        gap_times: GapTimes | None = None,
     ) -> None:
+        """With `beat_us`, brokers tell each other in that interval until when they have everything, as live ones do."""
+        self._gap_times = gap_times
         self.topology = topology
         self.quality = quality or Quality()
         self.clients: dict[str, SimClient] = {}
@@ -146,8 +115,12 @@ class Simulation:
             for sender, receiver in ((link.first, link.second), (link.second, link.first)):
                 self._ways[sender][receiver] = Direction(state, Neighbor(sender), receiver)
         self.traffic = Traffic(way for ways in self._ways.values() for way in ways.values())
+        # How often brokers were started: the incarnation of the next.
+        self._starts = 0
         for broker in topology.brokers:
             self._start(broker)
+        if beat_us is not None:
+            self._kernel.schedule(beat_us, self._beat, beat_us, is_idle=True)
         self._refresh_links(topology.brokers)
 
     @property
@@ -159,6 +132,9 @@ class Simulation:
 
     @property
     def now(self) -> Time:
+        return self._kernel.now
+
+    def _time(self) -> Time:
         return self._kernel.now
 
     @property
@@ -325,7 +301,7 @@ class Simulation:
         node = self.nodes[broker]
         if node is not None:
             self._unwanted_before += node.totals.unwanted
-            self._work_before = _sum(self._work_before, node.core.inspect().work)
+            self._work_before = self._work_before + node.core.inspect().work
         self.nodes[broker] = None
         for number in self._timers[broker].values():
             self._kernel.cancel(number)
@@ -345,8 +321,14 @@ class Simulation:
                 self._attach(self.clients[identity])
 
     def _start(self, broker: str) -> None:
+        self._starts += 1
         set_timer = partial(self._set_timer, broker)
-        self.nodes[broker] = Node(broker, self._make_core(broker), lambda: self._kernel.now, set_timer)
+        self.nodes[broker] = Node(broker, self._make_core(broker), self._time, set_timer, self._starts, self._gap_times)
+
+    def _beat(self, interval: Time) -> None:
+        for node in self._alive():
+            node.beat()
+        self._kernel.schedule(self.now + interval, self._beat, interval, is_idle=True)
 
     def _refresh_links(self, brokers: Sequence[str]) -> None:
         """Tells both ends of each link of these brokers that has become usable, or is usable no longer."""
@@ -389,6 +371,23 @@ class Simulation:
         way.count(name, len(whole), sent).logical += int(message.carries_notifications)
         for time in times:
             self._kernel.schedule(time, self._message_arrives, way, way.link.incarnation, message, self._cause)
+
+    def carry_link_message(self, way: Direction, message: LinkMessage) -> None:
+        """A message of one node to another, onto a link. It is the same for all routing systems, so it is not counted
+        as traffic; and it takes nothing from the generator, so that runs are what they were without it."""
+        if self._decoder is not None:
+            message = self._decoder.decoded(frame(message)[4:])
+        # No later than anything that is sent after it, however little that is delayed.
+        way.last_arrival = max(way.last_arrival, self.now + self.quality.delay_us * way.link.cost)
+        # Nobody waits for what is said in a network at rest too, nor for a report that there is nothing to report.
+        is_idle = isinstance(message, Beat) or (isinstance(message, LinkReport) and not message.known)
+        arrives = partial(self._link_message_arrives, way, way.link.incarnation)
+        self._kernel.schedule(way.last_arrival, arrives, message, is_idle=is_idle)
+
+    def _link_message_arrives(self, way: Direction, incarnation: int, message: LinkMessage) -> None:
+        node = self.nodes[way.receiver]
+        if incarnation == way.link.incarnation and node is not None:
+            node.link_told(way.sender, message)
 
     def carry_batch(self, way: Direction, batch: Sequence[Routed], is_relayed: bool) -> None:
         """Notifications, onto a link."""
@@ -474,7 +473,7 @@ class Simulation:
         """What all cores have done."""
         work = self._work_before
         for node in self._alive():
-            work = _sum(work, node.core.inspect().work)
+            work += node.core.inspect().work
         return work
 
     def _alive(self) -> list[Node]:
@@ -488,9 +487,4 @@ class Simulation:
         self.control_caused.clear()
         # Nodes go on counting: what they have counted so far is taken off from now on.
         self._unwanted_before -= self.unwanted
-        work = self.work
-        self._work_before = _sum(self._work_before, Work(-work.matched, -work.compared))
-
-
-def _sum(first: Work, second: Work) -> Work:
-    return Work(first.matched + second.matched, first.compared + second.compared)
+        self._work_before += -self.work

@@ -3,27 +3,21 @@
 Everything here follows from what the two ends say of themselves. What depends on who else is connected (a second link,
 two brokers of one name) is the broker's to decide.
 
-Names cannot cheat. A name that begins with `@` belongs to a broker's own clients (those of its HTTP side) and to the
-inner neighbors of a gateway. So nobody who connects may use such a name: not as a broker, not as a client, and not for
-the identities that a client asks for. `*` is no broker's name either: it is kept for "every broker".
+Names cannot cheat: whoever connects, as a broker or as a client, and whatever identity a client asks for, has a name
+that `model/names.py` allows.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from msgspec import Struct
 
 from catchment.errors import BadIdError, shown
-from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
-from catchment.routing.messages import ClientRequest, MapIdentity
+from catchment.model.names import HTTP_PUBLISHER, length_refusal, name_refusal, spelling_refusal
+from catchment.routing.messages import LINK_COST_MAX, ClientRequest, MapIdentity
 from catchment.wire.frames import VERSION
 from catchment.wire.messages import Hello, Welcome
-
-# Costs along a path are added: over a million links of this cost the sum is still far from 64 bits.
-LINK_COST_MAX: Final = 1_000_000
-# Names that begin with this are a broker's own.
-RESERVED: Final = "@"
 
 
 class ThisBroker(Struct, frozen=True):
@@ -40,13 +34,6 @@ class ThisBroker(Struct, frozen=True):
 # Each function returns the reason for a refusal, and nothing if there is none.
 
 
-def broker_name_refusal(name: str) -> str:
-    """Why no broker can have this name."""
-    if name.startswith(RESERVED) or name == "*":
-        return f"{shown(name)} cannot be a broker's name"
-    return _length_refusal(name)
-
-
 def hello_refusal(broker: ThisBroker, hello: Hello) -> str:
     """Why the broker does not welcome whoever says this."""
     low, high = hello.versions
@@ -54,9 +41,7 @@ def hello_refusal(broker: ThisBroker, hello: Hello) -> str:
         return f"this broker speaks version {VERSION}, you speak {low} to {high}"
     if hello.role == "broker":
         return _neighbor_refusal(broker, hello)
-    if hello.name.startswith(RESERVED):
-        return f"names that begin with {RESERVED} are the broker's own"
-    return _length_refusal(hello.name)
+    return name_refusal(hello.name)
 
 
 def neighbor_welcome_refusal(broker: ThisBroker, welcome: Welcome) -> str:
@@ -66,18 +51,20 @@ def neighbor_welcome_refusal(broker: ThisBroker, welcome: Welcome) -> str:
 
 def client_welcome_refusal(welcome: Welcome) -> str:
     """Why a client does not stay with a broker that answers with this."""
-    if refusal := _version_refusal("the broker", welcome) or broker_name_refusal(welcome.name):
+    if refusal := _version_refusal("the broker", welcome) or name_refusal(welcome.name):
         return refusal
     return f"a credit of {welcome.credit}" if welcome.credit < 0 else ""
 
 
 def request_problem(request: ClientRequest) -> BadIdError | None:
-    """What is wrong with the names that a client asks for something under."""
-    names = (request.identity, request.handler) if isinstance(request, MapIdentity) else (request.identity,)
-    for name in names:
-        if name.startswith(RESERVED):
-            return BadIdError(f"{shown(name)}: names that begin with {RESERVED} are the broker's own")
-    return None
+    """What is wrong with the names that a client asks for something under. How long they may be is a limit, which the
+    node checks with the others."""
+    names = [request.identity]
+    # HTTP publishers are the only clients of the broker's own that an identity can be mapped to.
+    if isinstance(request, MapIdentity) and request.handler != HTTP_PUBLISHER:
+        names.append(request.handler)
+    refusals = filter(None, map(spelling_refusal, names))
+    return next((BadIdError(refusal) for refusal in refusals), None)
 
 
 def _version_refusal(who: str, welcome: Welcome) -> str:
@@ -85,7 +72,7 @@ def _version_refusal(who: str, welcome: Welcome) -> str:
 
 
 def _neighbor_refusal(broker: ThisBroker, other: Hello | Welcome) -> str:
-    if refusal := broker_name_refusal(other.name) or _length_refusal(other.instance or "none"):
+    if refusal := name_refusal(other.name) or length_refusal(other.instance or "none"):
         return refusal
     if other.routing != broker.routing:
         return f"{broker.name} runs {broker.routing}, {shown(other.name)} runs {shown(other.routing)}"
@@ -94,9 +81,3 @@ def _neighbor_refusal(broker: ThisBroker, other: Hello | Welcome) -> str:
     if not 1 <= other.cost <= LINK_COST_MAX:
         return f"a link costs 1 to {LINK_COST_MAX:,}, found {other.cost}"
     return ""
-
-
-def _length_refusal(name: str) -> str:
-    if 1 <= len(name) <= IDENTITY_CODEPOINTS_MAX:
-        return ""
-    return f"a name has 1 to {IDENTITY_CODEPOINTS_MAX:,} characters, found {len(name):,}"

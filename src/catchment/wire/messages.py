@@ -15,7 +15,17 @@ from msgspec import Struct
 
 from catchment.errors import CatchmentError
 from catchment.model.notification import Notification
-from catchment.routing.messages import BrokerMessage, ClientRequest, Header, Routed, Said
+from catchment.routing.messages import (
+    Beat,
+    BrokerMessage,
+    ClientSaid,
+    Gap,
+    Header,
+    LinkReport,
+    Parting,
+    Routed,
+    Said,
+)
 
 # --- beginning and end --------------------------------------------------------------------------
 
@@ -51,6 +61,10 @@ class Welcome(Said, frozen=True):
     credit: int = 0
     instance: str = ""
     agent: str = ""
+    # For a client: the broker's clock, in microseconds since 1970, and the last number (`$seq`) of this client that the
+    # broker knows. A client whose numbers begin after both needs no clock of its own.
+    now: int = 0
+    last_seq: int | None = None
 
 
 class Goodbye(Said, frozen=True):
@@ -76,7 +90,7 @@ class Request(Said, frozen=True):
     """The broker answers it with `Accepted` or `Refused` of the same number."""
 
     number: int
-    body: ClientRequest
+    body: ClientSaid
 
 
 class Publish(Said, frozen=True):
@@ -105,11 +119,13 @@ class Accepted(Said, frozen=True):
 
 
 class Refused(Said, frozen=True):
-    """The broker has not done it. `number` is 0 for a notification whose publisher does not wait for an answer."""
+    """The broker has not done it. `number` is 0 for a notification whose publisher does not wait for an answer. If the
+    broker refuses the number of a notification (`$seq`), the numbers greater than `after` are those to go on with."""
 
     number: int
     kind: str
     reason: str
+    after: int | None = None
 
 
 class Credit(Said, frozen=True):
@@ -173,7 +189,7 @@ class Batch(Said, Generic[H], frozen=True):
 def between_brokers(messages: Iterable[type[BrokerMessage]], header: type[Header]) -> Any:
     """What two linked brokers of a routing system may say to each other, as a union of types."""
     batch: Any = Batch[header]  # type: ignore[valid-type]
-    return reduce(or_, messages, Goodbye | Ping | Pong | batch)
+    return reduce(or_, messages, Goodbye | Ping | Pong | LinkReport | Beat | Parting | Gap | batch)
 
 
 # --- what does not travel -----------------------------------------------------------------------

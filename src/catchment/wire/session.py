@@ -38,7 +38,7 @@ from msgspec import Struct
 
 from catchment.errors import shown
 from catchment.model.notification import Notification
-from catchment.routing.messages import BrokerMessage, ClientRequest, Said
+from catchment.routing.messages import BrokerMessage, ClientSaid, LinkMessage, Said
 from catchment.wire.frames import HELLO_BYTES_MAX, REASON_CODEPOINTS_MAX, VERSION, Decoder, WireError, frame
 from catchment.wire.greetings import (
     ThisBroker,
@@ -102,6 +102,10 @@ class Write(Struct, frozen=True, gc=False):
     frame: bytes
 
 
+class Answered(Struct, frozen=True):
+    """The other side has answered `ask_life`: it is there."""
+
+
 class Ended(Struct, frozen=True):
     """The last event: the driver writes `goodbye`, if there is one, and closes the connection. There is none if the
     other side has said goodbye, or is silent."""
@@ -118,6 +122,7 @@ Event = (
     Published
     | Batch[Any]
     | BrokerMessage
+    | LinkMessage
     | Request
     | Look
     | Unfit
@@ -132,6 +137,7 @@ Event = (
     | Welcome
     | Pong
     | Write
+    | Answered
     | Ended
 )
 
@@ -236,8 +242,8 @@ class Session:
         return Write(_PONG)
 
     def _ponged(self, message: Pong) -> Event:
-        self._asked_at = None
-        return message
+        was_asked, self._asked_at = self._asked_at is not None, None
+        return Answered() if was_asked else message
 
     def _left(self, message: Goodbye) -> Event:
         self._change("receives", Goodbye)
@@ -374,11 +380,12 @@ class BrokerSession(Session):
         self._change("sends", HelloOf.BROKER)
         return frame(hello)
 
-    def welcome(self, credit: int = 0) -> bytes:
-        """The answer to a `Hello`; `credit` is for a client."""
+    def welcome(self, credit: int = 0, now: int = 0, last_seq: int | None = None) -> bytes:
+        """The answer to a `Hello`. The arguments are for a client: its credit, the broker's clock, and the last number
+        of the client that the broker knows."""
         broker = self._broker
         if self.state is State.CLIENT_CAME:
-            welcome = Welcome(VERSION, broker.name, broker.routing, credit=credit)
+            welcome = Welcome(VERSION, broker.name, broker.routing, credit=credit, now=now, last_seq=last_seq)
         else:
             welcome = Welcome(VERSION, broker.name, broker.routing, self._cost, instance=broker.instance)
         self._change("sends", Welcome)
@@ -427,7 +434,7 @@ class ClientSession(Session):
 
     # --- asking ---
 
-    def ask(self, body: ClientRequest) -> tuple[int, bytes]:
+    def ask(self, body: ClientSaid) -> tuple[int, bytes]:
         """A request: the number that its answer will have, and the frame."""
         return self._asked(Accepted, lambda number: Request(number, body))
 

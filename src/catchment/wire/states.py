@@ -22,7 +22,7 @@ from functools import cache, reduce
 from operator import or_
 from typing import Any, Final, Literal, NamedTuple, get_args, get_origin
 
-from catchment.routing.messages import BrokerMessage, Said
+from catchment.routing.messages import Beat, BrokerMessage, Gap, LinkReport, Parting, Said
 from catchment.wire.frames import FRAME_BYTES_MAX, HELLO_BYTES_MAX, LINK_FRAME_BYTES_MAX
 from catchment.wire.messages import (
     Accepted,
@@ -107,8 +107,8 @@ ESTABLISHED: Final = (State.SERVING, State.SERVED, State.LINKED)
 _LIVE: Final = (*HANDSHAKE, *ESTABLISHED)
 
 _BY_CLIENT: Final = (Request, Publish, Look, Ping, Pong)
-_TO_CLIENT: Final = (Accepted, Refused, Seen, Credit, Delivery, SequenceDelivery, Lost, Ping, Pong)
-_BETWEEN_BROKERS: Final = (Batch, BrokerMessage, Ping, Pong)
+_TO_CLIENT: Final = (Accepted, Refused, Seen, Credit, Delivery, SequenceDelivery, Lost, Gap, Ping, Pong)
+_BETWEEN_BROKERS: Final = (Batch, BrokerMessage, LinkReport, Beat, Parting, Gap, Ping, Pong)
 
 TABLE: Final[tuple[Row, ...]] = (
     # A broker that was dialed.

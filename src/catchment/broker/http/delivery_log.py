@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -31,12 +32,14 @@ PORTION_BYTES_MAX: Final = 262_144
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """A delivery. `open_json` is the JSON object of a CloudEvent without its closing brace, so that many logs can share
-    the bytes and each stream can add members of its own."""
+    """A delivery, or, if `gap` is there, the news that notifications may be missing. `open_json` is the JSON object of
+    a CloudEvent without its closing brace, so that many logs can share the bytes and each stream can add members of
+    its own."""
 
     number: int
     subscriptions: tuple[str, ...]
     open_json: bytes
+    gap: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +82,9 @@ class DeliveryLog:
         self._bytes = 0
         self._entries_max, self._bytes_max = entries_max, bytes_max
 
-    def append(self, subscriptions: tuple[str, ...], open_json: bytes) -> None:
+    def append(self, subscriptions: tuple[str, ...], open_json: bytes, gap: Mapping[str, object] | None = None) -> None:
         self.last_number += 1
-        self._entries.append(LogEntry(self.last_number, subscriptions, open_json))
+        self._entries.append(LogEntry(self.last_number, subscriptions, open_json, gap))
         self._grow(len(open_json))
         # The newest entry always stays, however long: a reader that has lost some gets at least that one.
         while len(self._entries) > self._entries_max or (self._bytes > self._bytes_most and len(self._entries) > 1):

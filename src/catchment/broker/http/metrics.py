@@ -24,6 +24,9 @@ _TOTALS: Final = {
     "lost": "Notifications dropped because a client was behind",
     "refused": "Requests and notifications refused",
     "unwanted": "Notifications received from a neighbor that nobody here or beyond wants",
+    "looped": "Notifications dropped because they had crossed too many links",
+    "absurd": "Notifications received from a neighbor and dropped because their number is far ahead of the clock",
+    "old": "Notifications dropped because they were not newer than the last one of their source",
 }
 # All other methods are counted together: a client that makes up methods must not fill our memory.
 _METHODS: Final = frozenset({"GET", "POST", "DELETE", "HEAD", "WEBSOCKET"})
@@ -52,14 +55,25 @@ class BrokerCollector(Collector):
             "The name and the routing system of this broker",
             {"name": node.name, "routing": self._broker.config.routing},
         )
+        counts = node.counts(inspection.work)
         for name, text in _TOTALS.items():
-            count = getattr(node.totals, name) + (self._subscriptions.lost if name == "lost" else 0)
+            count = counts[name] + (self._subscriptions.lost if name == "lost" else 0)
             yield CounterMetricFamily(f"catchment_notifications_{name}", text, count)
+        yield CounterMetricFamily(
+            "catchment_gaps", "Gaps that clients were told, each time one changed", node.totals.gaps
+        )
         yield GaugeMetricFamily("catchment_uptime_seconds", "Seconds since the broker started", self._broker.uptime_s)
         yield GaugeMetricFamily("catchment_clients", "Connected clients, including those over HTTP", len(node.clients))
         count = node.core.clients.subscriptions_count
         yield GaugeMetricFamily("catchment_subscriptions", "Subscriptions of clients of this broker", count)
         yield from _tables_and_work(inspection)
+        clients = node.core.clients
+        yield GaugeMetricFamily(
+            "catchment_suspended_bytes", "Memory for what waits for suspended identities", clients.waiting_bytes
+        )
+        yield GaugeMetricFamily(
+            "catchment_monitors_bytes", "Memory for the partial matches of patterns", clients.watching.bytes_count
+        )
         yield GaugeMetricFamily(
             "catchment_http_subscriptions", "Subscriptions made over HTTP", len(self._subscriptions)
         )

@@ -40,6 +40,7 @@ from catchment.broker.http.subscriptions import (
 from catchment.broker.status import topology_of
 from catchment.errors import CatchmentError, InputError, LimitError, shown
 from catchment.model.filter import Filter
+from catchment.model.names import HTTP_PUBLISHER
 from catchment.model.notification import Notification, parsed_json
 from catchment.routing.messages import Client, Refuse
 
@@ -52,7 +53,7 @@ PAGE_DEFAULT: Final = 100
 # Streams that read at the same time: each may hold a portion of its log in memory until its client reads.
 STREAMS_MAX: Final = 1_500
 # To the node, everybody who publishes over HTTP is this client.
-PUBLISHER: Final = Client("@http")
+PUBLISHER: Final = Client(HTTP_PUBLISHER)
 
 
 class EventStream(StreamingResponse):

@@ -20,7 +20,7 @@ from catchment.broker.http.pages import PUBLISHER, Pages
 from catchment.broker.http.protocols import Edge, makers
 from catchment.broker.http.subscriptions import HttpSubscriptions
 from catchment.errors import UnavailableError
-from catchment.routing.messages import Deliver, DeliverSequence, Refuse
+from catchment.routing.messages import Deliver, DeliverSequence, Gap, Refuse
 
 if TYPE_CHECKING:
     from catchment.broker.server import Broker
@@ -45,11 +45,20 @@ class _NoOutlet:
     def tell_lost(self, identity: str, count: int) -> None:
         pass
 
+    def tell_gap(self, gap: Gap) -> None:
+        pass
+
     def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
         pass
 
     def is_behind(self) -> bool:
         return False
+
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
+        pass
 
     def end(self, reason: str) -> None:
         pass

@@ -3,7 +3,8 @@
 Every message is a CloudEvent. The broker's own messages are CloudEvents too, with types of their own:
 
     catchment.lost   deliveries were not read in time and are gone: {"count": 12}
-    catchment.gap    the broker does not know the place that the reader named: it may have missed deliveries
+    catchment.gap    the broker does not know the place that the reader named: it may have missed deliveries. Or
+                     brokers have lost notifications: {"since": "…", "until": "…", "missed": 3, "link": ["a", "b"]}
     catchment.end    the stream ends, and why: {"reason": "…"}
 
 In Server-Sent Events the broker's messages are events named lost, gap and end. Deliveries have no event name; the id of
@@ -83,9 +84,18 @@ async def server_sent_events(reader: Reader, source: str, heartbeat_s: float = H
             # same loss again.
             place = log.place(portion.entries[0].number - 1)
             blocks.append(_block(messages.json("lost", count=portion.lost), "lost", place))
-        blocks += [_block(delivery_json(entry, log), place=log.place(entry.number)) for entry in portion.entries]
+        blocks += [_entry_block(entry, log, messages) for entry in portion.entries]
         yield b"".join(blocks) or b": still here\n"
     yield _block(messages.json("end", reason=log.end_reason), "end")
+
+
+def _entry_block(entry: LogEntry, log: DeliveryLog, messages: BrokerMessages) -> bytes:
+    event = "" if entry.gap is None else "gap"
+    return _block(_entry_json(entry, log, messages), event, log.place(entry.number))
+
+
+def _entry_json(entry: LogEntry, log: DeliveryLog, messages: BrokerMessages) -> bytes:
+    return delivery_json(entry, log) if entry.gap is None else messages.json("gap", **entry.gap)
 
 
 def _block(json: bytes, event: str = "", place: str = "") -> bytes:
@@ -125,7 +135,7 @@ async def _send(websocket: WebSocket, reader: Reader, source: str) -> None:
         if portion.lost:
             await websocket.send_text(messages.json("lost", count=portion.lost).decode("utf-8"))
         for entry in portion.entries:
-            await websocket.send_text(delivery_json(entry, log).decode("utf-8"))
+            await websocket.send_text(_entry_json(entry, log, messages).decode("utf-8"))
     await websocket.send_text(messages.json("end", reason=log.end_reason).decode("utf-8"))
 
 

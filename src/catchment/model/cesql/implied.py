@@ -39,6 +39,7 @@ from typing import Final, NamedTuple
 from catchment.errors import LimitError
 from catchment.model import domain
 from catchment.model.box import WHOLE, Box
+from catchment.model.budget import BudgetSpent, budget, charge, steps_used
 from catchment.model.cesql.analysis import EQUALITY, attribute_box, constant_value, is_constant, needs, static_type
 from catchment.model.cesql.conditions import (
     Condition,
@@ -76,9 +77,11 @@ from catchment.model.values import Type
 CESQL_FILTER_TESTS_MAX: Final = 256
 # Up to so many boxes the normal form of a union takes milliseconds. A larger union is widened to fewer boxes.
 CESQL_FILTER_BOXES_MAX: Final = 32
-# Comparisons of sets in all: a second or so. After that, a further `and` keeps one of its sides, and a further `or`
-# counts as anything.
-CESQL_FILTER_WORK_MAX: Final = 500_000
+# Steps of about a microsecond in all (`budget.py`). After that, a further `and` keeps one of its sides, and a further
+# `or` counts as anything.
+CESQL_FILTER_STEPS_MAX: Final = 6_000
+# What a test costs to read: the sets of values that pass and fail it.
+_TEST_STEPS: Final = 60
 # A pattern that is no prefix is combined with other tests of its attribute in an automaton, whose size grows with the
 # texts of the tests. These limits bound that to seconds in the worst case. Of a test past them only its needs count.
 CESQL_FILTER_PATTERN_MEETINGS_MAX: Final = 4
@@ -127,7 +130,7 @@ class _Derivation:
     """A walk over an expression, and how much of each limit is left."""
 
     def __init__(self) -> None:
-        self._work_left = CESQL_FILTER_WORK_MAX
+        self._steps_left = CESQL_FILTER_STEPS_MAX
         self._tests_left = CESQL_FILTER_TESTS_MAX
         self._meetings_left = CESQL_FILTER_PATTERN_MEETINGS_MAX
         self._codepoints_by_name: dict[str, int] = defaultdict(int)
@@ -153,9 +156,10 @@ class _Derivation:
                 return Outcome(present, absent)
             case Infix() if node.rest[0][0] in LOGIC:
                 return self._chain_outcome(node, asked)
-        if not self._tests_left:
+        if not self._tests_left or self._steps_left <= 0:
             return UNKNOWN
         self._tests_left -= 1
+        self._steps_left -= _TEST_STEPS
         tested = self._affordable(tested_by(node), node)
         return _needed_outcome(node) if tested is None else _tested_outcome(tested)
 
@@ -197,29 +201,25 @@ class _Derivation:
     # --- unions of boxes ---
 
     def both(self, first: Union, second: Union) -> Union:
-        if ANYTHING in (first, second) or self._work_left < 0:
-            return second if first == ANYTHING else first
-        if len(first) * len(second) > CESQL_FILTER_BOXES_MAX * 8:
-            first, second = sorted((first, second), key=len)
-            second = _around(second)
-        return self._tidied([a & b for a in first for b in second])
+        if first is ANYTHING or second is ANYTHING:
+            return second if first is ANYTHING else first
+        return self._within_limit(lambda: _both(first, second), first)
 
     def either(self, first: Union, second: Union) -> Union:
         if not first or not second:
             return first or second
-        return self._tidied(first + second)
+        return self._within_limit(lambda: _tidied(first + second), ANYTHING)
 
-    def _tidied(self, boxes: Sequence[Box]) -> Union:
-        """Drops empty boxes and boxes that lie within others, and widens the rest to few boxes."""
-        self._work_left -= len(boxes) * sum(1 + len(box.sets) for box in boxes)
-        if self._work_left < 0 or WHOLE in boxes:
-            return ANYTHING if boxes else NOTHING
-        kept: list[Box] = []
-        for box in sorted(_joined([box for box in boxes if box]), key=lambda candidate: len(candidate.sets)):
-            if not any(other.covers(box) for other in kept):
-                kept = [other for other in kept if not box.covers(other)]
-                kept.append(box)
-        return _fewer(kept)
+    def _within_limit(self, compute: Callable[[], Union], wider: Union) -> Union:
+        """What is computed or, if that takes more steps than are left, something wider."""
+        before = steps_used()
+        try:
+            with budget(self._steps_left):
+                return compute()
+        except BudgetSpent:
+            return wider
+        finally:
+            self._steps_left -= steps_used() - before
 
 
 class _Combination(NamedTuple):
@@ -252,6 +252,27 @@ _TABLE: Final[dict[tuple[str, str], _Combination]] = {
     ("XOR", "P"): _Combination("PN", "PN", _both_without_fault),
     ("XOR", "N"): _Combination("PN", "PN", _both_without_fault),
 }
+
+
+def _both(first: Union, second: Union) -> Union:
+    if len(first) * len(second) > CESQL_FILTER_BOXES_MAX * 8:
+        first, second = sorted((first, second), key=len)
+        second = _around(second)
+    charge(8 * len(first) * len(second))
+    return _tidied([a & b for a in first for b in second])
+
+
+def _tidied(boxes: Sequence[Box]) -> Union:
+    """Drops empty boxes and boxes that lie within others, and widens the rest to few boxes."""
+    if WHOLE in boxes:
+        return ANYTHING
+    charge(10 + len(boxes) * sum(1 + len(box.sets) for box in boxes))
+    kept: list[Box] = []
+    for box in sorted(_joined([box for box in boxes if box]), key=lambda candidate: len(candidate.sets)):
+        if not any(other.covers(box) for other in kept):
+            kept = [other for other in kept if not box.covers(other)]
+            kept.append(box)
+    return _fewer(kept)
 
 
 def _joined(boxes: Sequence[Box]) -> list[Box]:
@@ -390,8 +411,9 @@ def _fitted(boxes: Union) -> Filter:
     """The boxes as a filter. If they exceed the limits of a filter they are widened, and if need be widened again."""
     for widen in (lambda: boxes, lambda: _with_fewer_alternatives(boxes), lambda: _by_presence(boxes)):
         try:
-            return Filter.of_boxes(widen())
-        except LimitError:
+            with budget(CESQL_FILTER_STEPS_MAX):
+                return Filter.of_boxes(widen())
+        except (BudgetSpent, LimitError):
             continue
     return Filter.everything()
 

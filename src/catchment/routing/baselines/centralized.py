@@ -11,7 +11,8 @@ client's broker keeps the order, keeps deliveries for suspended identities and w
 client's request   The broker does it, then *registers* what it changed: sends it up to the center.
 Registration       The center enters it, if it follows the last one of its origin; a broker on the way relays it up. If
                    it does not follow, the center ignores it: a registration before it was lost on a link that failed,
-                   and the origin will register everything again.
+                   and the origin will register everything again. It is taken only from the neighbor that leads to its
+                   origin. When the links of a broker are forgotten, so are its registrations.
 Links, LinkUp, …   If our path to the center has changed, or the links of a broker on it have, the broker registers
                    everything again that its clients want: registrations that were under way may be lost, or the center
                    may have lost its memory. A link state is flooded before anything that is sent because of it, so
@@ -24,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, assert_never
 
-from catchment.errors import CatchmentError
+from catchment.errors import CatchmentError, LimitError
 from catchment.matching.ids import Id
 from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
@@ -54,6 +55,7 @@ from catchment.routing.messages import (
 from catchment.routing.parts.clients import ClientSide
 from catchment.routing.parts.link_states import Links, LinkStates
 from catchment.routing.parts.recall import RecallingMatcher
+from catchment.routing.parts.remote import REMOTE_FILTERS_MAX, check_limit
 from catchment.routing.parts.wanted import text_bytes
 
 CentralizedMessage = Links | Registration
@@ -67,7 +69,7 @@ class CentralizedCore:
         self.center = center
         self.clients = ClientSide()
         self.registry = Registry()
-        self._links = LinkStates(name)
+        self._links = LinkStates(name, self.registry.forget)
         # The subscriptions that were registered, by identity, and the number of our last registration.
         self._registered: dict[str, dict[str, Wanted]] = {}
         self._seq = 0
@@ -92,7 +94,7 @@ class CentralizedCore:
                 assert isinstance(source, Client)
                 return self._register(self.clients.client_down(source))
             case TimerFired():
-                return []
+                return self._links.on_timer(message.name, now)
             case _:
                 assert isinstance(source, Neighbor)
                 return self._on_neighbor(message, source, now)
@@ -109,7 +111,7 @@ class CentralizedCore:
             case Links():
                 actions, changed = self._links.heard(message, source, now), message.origin
             case Registration():
-                return self._carried(message)
+                return self._on_registration(message, source)
             case _:
                 assert_never(message)
         # Also when the path is the same but a broker on it has new links: a link may have failed and come back, and
@@ -168,6 +170,19 @@ class CentralizedCore:
         self._seq += 1
         return self._carried(Registration(self.name, self._links.seq, self._seq, is_whole, tuple(requests)))
 
+    def _on_registration(self, registration: Registration, source: Neighbor) -> list[Action]:
+        """Takes a registration only from the neighbor that leads to its origin, and only with a number of links that
+        the origin has stated. So nobody can speak for a broker that is not behind it, nor silence one with a number
+        that its own never reach."""
+        known = self._links.records.get(registration.origin)
+        if known is None or registration.links_seq > known.seq or self._down(registration.origin) != source:
+            return []
+        try:
+            self.registry.check_room(registration)
+        except LimitError as problem:
+            return [Refuse(source, problem)]
+        return self._carried(registration)
+
     def _carried(self, registration: Registration) -> list[Action]:
         """Takes a registration one step on: into the registry at the center, elsewhere over the link up."""
         if self.name == self.center:
@@ -219,7 +234,7 @@ class CentralizedCore:
 
     def inspect(self) -> Inspection:
         tables = (*self.clients.tables(), *self.registry.tables())
-        return Inspection(tables, Work(self._matched), self._links.known_brokers())
+        return Inspection(tables, Work(self._matched), self._links.known_brokers(), dropped_records=self._links.dropped)
 
     def leftovers(self) -> list[str]:
         return [*self.clients.leftovers(), *self.registry.leftovers()]
@@ -247,6 +262,20 @@ class Registry:
     def of(self, broker: str) -> list[tuple[str, str]]:
         """The subscriptions of a broker's clients, as identity and id, sorted."""
         return sorted(self._subscriptions.get(broker, ()))
+
+    def check_room(self, registration: Registration) -> None:
+        """LimitError if there is no room for the subscriptions of a registration."""
+        more = sum(isinstance(request, Subscribe) for request in registration.requests)
+        if registration.is_whole:
+            more -= len(self._subscriptions.get(registration.origin, ()))
+        check_limit("REMOTE_FILTERS_MAX", REMOTE_FILTERS_MAX, len(self.matcher) + more)
+
+    def forget(self, origin: str) -> None:
+        """A broker has been away for long, or never was."""
+        for identity, id in self.of(origin):
+            self._cancel(origin, identity, id)
+        self._subscriptions.pop(origin, None)
+        self._last.pop(origin, None)
 
     def enter(self, registration: Registration) -> None:
         """Enters a registration, if it is a whole one newer than the last of its origin, or a change that directly

@@ -90,7 +90,7 @@ class FloodingCore:
         return (self.clients.matcher,)
 
     def inspect(self) -> Inspection:
-        return Inspection(tuple(self.clients.tables()), Work(self._matched))
+        return Inspection(tuple(self.clients.tables()), Work(self._matched, old=self._newest.old_count))
 
     def leftovers(self) -> list[str]:
         return self.clients.leftovers()

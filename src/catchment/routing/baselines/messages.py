@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from catchment.routing.messages import BrokerMessage, Cancel, Header, Subscribe
+from catchment.routing.messages import BrokerMessage, BrokerName, Cancel, Header, Number, Subscribe
 from catchment.routing.settings import Settings
 
 
@@ -11,9 +11,9 @@ class Registration(BrokerMessage, frozen=True):
     these clients. Otherwise it has what has changed since the registration with the same `links_seq` and a `seq` that
     is one less. `links_seq` is the number of the origin's last record of links."""
 
-    origin: str
-    links_seq: int
-    seq: int
+    origin: BrokerName
+    links_seq: Number
+    seq: Number
     is_whole: bool
     requests: tuple[Subscribe | Cancel, ...]
 
@@ -27,4 +27,4 @@ class CentralizedSettings(Settings, frozen=True):
 class AddressedHeader(Header, frozen=True, gc=False):
     """`addressee` says whom a copy is for, as broker and identity. It is None on the way to the center."""
 
-    addressee: tuple[str, str] | None
+    addressee: tuple[BrokerName, str] | None

@@ -1,9 +1,9 @@
 """The client side of a broker: who its clients are, what they want, and what is to be delivered to them.
 
-State, for each identity: its handler (the client that deliveries go to), its subscriptions by id, its advertisements,
-the last `$seq` of each source that was delivered to it, and the deliveries that wait while it is suspended. One matcher
-has the filters of all subscriptions. A pattern has one entry in the matcher for each of its filters, and a monitor
-(`watching.py`).
+State, for each identity: its owner (the client that introduced it), its handler (the client that deliveries go to),
+its subscriptions by id, its advertisements, the last `$seq` of each source that was delivered to it, and the deliveries
+that wait while it is suspended. One matcher has the filters of all subscriptions. A pattern has one entry in the
+matcher for each of its filters, and a monitor (`watching.py`).
 
 Every core has a client side, so a client cannot tell which routing system serves it:
 
@@ -11,8 +11,12 @@ Every core has a client side, so a client cannot tell which routing system serve
 - A client gets nothing twice, and the notifications of one publisher in order: if a notification is not newer than the
   last one from the same source, the client side does not deliver it. That holds too if the client got the last one
   from another broker.
-- While an identity is suspended, deliveries to it wait, at most SUSPENDED_MAX of them. When there are more, the oldest
-  are dropped and counted.
+- While an identity is suspended, deliveries to it wait, at most SUSPENDED_MAX of them and SUSPENDED_BYTES_MAX bytes.
+  When there are more, the oldest are dropped and counted. What waits for all identities of one client, and for all
+  clients, is bounded in bytes too: then the identity for which most waits loses its oldest (`shares.py`).
+
+Who may speak for an identity: its owner, and the client that the owner has mapped it to. The host checks that
+(`may_speak`) before it gives a request to the core. A request that is refused introduces no identity.
 
 `filters_of` says what an identity needs from the network: a core announces those filters to other brokers.
 """
@@ -20,21 +24,23 @@ Every core has a client side, so a client cannot tell which routing system serve
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
 from catchment.errors import BadIdError, LimitError, shown
 from catchment.matching.ids import Id
 from catchment.model.advertisement import Advertisement
+from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
-from catchment.model.notification import Notification
+from catchment.model.notification import Notification, memory_bytes
 from catchment.model.pattern import Pattern
 from catchment.routing.core import CLIENTS_TABLE, Table
 from catchment.routing.messages import (
     Action,
     Advertise,
     Cancel,
+    CancelMany,
     Client,
     ClientRequest,
     ClientUp,
@@ -53,6 +59,7 @@ from catchment.routing.messages import (
 )
 from catchment.routing.parts.newest import Newest
 from catchment.routing.parts.recall import RecallingMatcher
+from catchment.routing.parts.shares import Limits, Shares
 from catchment.routing.parts.wanted import cancels, filters_for, text_bytes
 from catchment.routing.parts.watching import Completed, Watching
 
@@ -60,12 +67,18 @@ from catchment.routing.parts.watching import Completed, Watching
 SUSPENDED_MAX: Final = 10_000
 # The bytes of these deliveries: as many as may wait for a client that is connected.
 SUSPENDED_BYTES_MAX: Final = 8 * 1_048_576
+# Of all suspended identities that one client owns.
+CLIENT_SUSPENDED_BYTES_MAX: Final = 32 * 1_048_576
+# Of all suspended identities at one broker.
+BROKER_SUSPENDED_BYTES_MAX: Final = 256 * 1_048_576
 # Subscriptions of one identity. Who needs more should use fewer and wider filters.
 IDENTITY_SUBSCRIPTIONS_MAX: Final = 100_000
 # Advertisements of one identity: some systems compare each of them with every notification that it publishes.
 IDENTITY_ADVERTISEMENTS_MAX: Final = 1_000
 # Sources whose last `$seq` is kept for one identity. The source that has been silent longest is forgotten first.
 SEEN_SOURCES_MAX: Final = 10_000
+# What a delivery that waits takes beyond its notifications and ids: an object, tuples, a place in a queue.
+_DUE_BYTES: Final = 256
 
 
 @dataclass(slots=True)
@@ -79,31 +92,46 @@ class _Due:
 
     @property
     def bytes_count(self) -> int:
-        return sum(len(notification.content) + len(notification.payload) for notification in self.notifications)
+        """In memory. A notification that waits for several identities is counted for each."""
+        return _DUE_BYTES + 8 * len(self.subscriptions) + sum(map(memory_bytes, self.notifications))
 
 
 @dataclass(slots=True)
 class Identity:
-    """An identity at this broker. `client` is its handler."""
+    """An identity at this broker. `client` is its handler, `owner` the client that introduced it."""
 
     name: str
     client: Client
+    owner: Client
     subscriptions: dict[str, Wanted] = field(default_factory=dict)
     advertisements: dict[Advertisement, None] = field(default_factory=dict)
     # By subscription id: its numbers in the matcher. A pattern has one number for each of its filters.
     numbers: dict[str, list[int]] = field(default_factory=dict)
     newest: Newest = field(default_factory=lambda: Newest(SEEN_SOURCES_MAX))
+    # By channel: the same for notifications that come on ways of their own (`newest_of`).
+    newest_by_channel: dict[str, Newest] = field(default_factory=dict)
+    # Clients that the owner lets publish under this name, besides the handler.
+    publishers: set[Client] = field(default_factory=set)
     # None unless the identity is suspended.
     waiting: deque[_Due] | None = None
-    waiting_bytes: int = 0
     # Deliveries dropped while the identity is suspended; it is told when it resumes.
     missed: int = 0
+
+    def newest_of(self, channel: str) -> Newest:
+        """What the identity has had on a channel. Channels are ways on which a publisher's notifications may overtake
+        each other: there is order on each of them, and none between them. A new channel begins with what the identity
+        had before it came (`newest`)."""
+        newest = self.newest_by_channel.get(channel)
+        if newest is None:
+            newest = self.newest_by_channel[channel] = Newest(SEEN_SOURCES_MAX)
+            newest.merge(self.newest.last)
+        return newest
 
 
 # For each subscription to a pattern: its id, and the places in the pattern of the filters that match.
 _Steps = tuple[tuple[str, tuple[int, ...]], ...]
 # An identity, the ids of its filter subscriptions that match, and its pattern subscriptions of which a filter matches.
-_Interested = tuple[Identity, tuple[str, ...], _Steps]
+Interested = tuple[Identity, tuple[str, ...], _Steps]
 
 
 class ClientSide:
@@ -113,6 +141,13 @@ class ClientSide:
         self.watching = Watching() if watching is None else watching
         self.matcher = RecallingMatcher(self._interested)
         self._identities: dict[str, Identity] = {}
+        # By owner, and by handler: the names of its identities.
+        self._by_owner: dict[Client, dict[str, None]] = {}
+        self._by_client: dict[Client, dict[str, None]] = {}
+        limits = Limits(SUSPENDED_BYTES_MAX, CLIENT_SUSPENDED_BYTES_MAX, BROKER_SUSPENDED_BYTES_MAX)
+        self._waiting_shares: Shares[Client, str] = Shares(limits)
+        # Of identities that are gone.
+        self._old_before = 0
         # By number in the matcher: the identity, the id of the subscription, and, for a filter of a pattern, its place
         # in the pattern.
         self._owners: dict[Id, tuple[Identity, str, int | None]] = {}
@@ -131,24 +166,66 @@ class ClientSide:
     def __len__(self) -> int:
         return len(self._identities)
 
+    def get(self, identity: str) -> Identity | None:
+        return self._identities.get(identity)
+
+    def may_speak(self, client: Client, identity: str) -> bool:
+        """Whether a client may ask for something under this name. It may introduce a name that nobody has."""
+        known = self._identities.get(identity)
+        return known is None or client in (known.owner, known.client)
+
+    def owned_by(self, client: Client) -> Set[str]:
+        """The names of the identities that a client has introduced. Not a copy."""
+        return self._by_owner.get(client, {}).keys()
+
+    def mapped_to(self, client: Client) -> Set[str]:
+        """The names of the identities of others whose handler a client is."""
+        return self._by_client.get(client, {}).keys() - self.owned_by(client)
+
+    def identities_of(self, client: Client) -> list[Identity]:
+        """The identities whose handler a client is."""
+        return [self._identities[name] for name in self._by_client.get(client, ())]
+
     def client_up(self, client: Client, message: ClientUp) -> None:
         """A client has connected: it is the handler of its identity from now on."""
         identity = self._identity(message.identity, client)
-        identity.client = client
+        self._hand_over(identity, client)
         identity.newest.merge(message.seen)
+        for newest in identity.newest_by_channel.values():
+            newest.merge(message.seen)
 
     def client_down(self, client: Client) -> list[str]:
         """Forgets the identities whose handler the client was, with their subscriptions. Returns their names."""
-        gone = [identity.name for identity in self._identities.values() if identity.client == client]
+        gone = [identity.name for identity in self.identities_of(client)]
         for name in gone:
             identity = self._identities[name]
             for id in list(identity.subscriptions):
                 self._drop(identity, id)
-            del self._identities[name]
+            self._forget(identity)
         return gone
 
     def _identity(self, name: str, client: Client) -> Identity:
-        return self._identities.setdefault(name, Identity(name, client))
+        """The identity of this name; the client introduces it if there is none."""
+        identity = self._identities.get(name)
+        if identity is None:
+            identity = self._identities[name] = Identity(name, client, client)
+            self._by_owner.setdefault(client, {})[name] = None
+            self._by_client.setdefault(client, {})[name] = None
+        return identity
+
+    def _hand_over(self, identity: Identity, client: Client) -> None:
+        """From now on, the client is the handler of the identity."""
+        _discard(self._by_client, identity.client, identity.name)
+        identity.client = client
+        self._by_client.setdefault(client, {})[identity.name] = None
+
+    def _forget(self, identity: Identity) -> None:
+        _discard(self._by_owner, identity.owner, identity.name)
+        _discard(self._by_client, identity.client, identity.name)
+        waiting = self._waiting_shares.size(identity.owner, identity.name)
+        self._waiting_shares.grow(identity.owner, identity.name, -waiting)
+        self._old_before += identity.newest.old_count
+        del self._identities[identity.name]
 
     # --- subscriptions and advertisements ---
 
@@ -163,6 +240,11 @@ class ClientSide:
         known = self._identities.get(identity)
         return {} if known is None else known.subscriptions
 
+    def numbers_of(self, identity: str, id: str) -> Sequence[int]:
+        """The numbers of a subscription's filters, in their order: a pattern has several."""
+        known = self._identities.get(identity)
+        return () if known is None else known.numbers.get(id, ())
+
     def subscriptions_of(self, identity: str) -> dict[str, Wanted]:
         """A copy of `wants_of`."""
         return dict(self.wants_of(identity))
@@ -174,7 +256,16 @@ class ClientSide:
     def request(self, message: ClientRequest, client: Client) -> list[Action]:
         """Does what a client asks for. Returns the deliveries that follow from it: those that waited, after `Resume`.
         CatchmentError if the request cannot be done."""
+        is_new = message.identity not in self._identities
         identity = self._identity(message.identity, client)
+        try:
+            return self._done(message, identity)
+        finally:
+            # A request that was refused, or had nothing to end, introduces nobody.
+            if is_new and not isinstance(message, MapIdentity | Suspend) and not _has_anything(identity):
+                self._forget(identity)
+
+    def _done(self, message: ClientRequest, identity: Identity) -> list[Action]:
         match message:
             case Subscribe():
                 self._subscribe(identity, message.id, message.wanted)
@@ -186,6 +277,10 @@ class ClientSide:
                 if message.id not in identity.subscriptions:
                     raise BadIdError(f"{shown(message.identity)} has no subscription {shown(message.id)}")
                 self._drop(identity, message.id)
+            case CancelMany():
+                for id in message.ids:
+                    if id in identity.subscriptions:
+                        self._drop(identity, id)
             case Advertise():
                 _advertise(identity, message.advertisement)
             case Unadvertise():
@@ -193,7 +288,7 @@ class ClientSide:
                 for offer in covered:
                     del identity.advertisements[offer]
             case MapIdentity():
-                identity.client = Client(message.handler)
+                self._hand_over(identity, Client(message.handler))
             case Suspend():
                 # An identity that is suspended already keeps what waits for it.
                 identity.waiting = identity.waiting or deque()
@@ -219,7 +314,7 @@ class ClientSide:
         self._subscriptions_count += 1
         self._text_bytes += text_bytes(wanted)
         if isinstance(wanted, Pattern):
-            self.watching.begin(identity.name, id, wanted)
+            self.watching.begin(identity.name, id, wanted, identity.owner.name)
 
     def _drop(self, identity: Identity, id: str) -> None:
         for number in identity.numbers.pop(id):
@@ -238,19 +333,55 @@ class ClientSide:
             return []
         actions: list[Action] = []
         for notification, interested in zip(batch, self.matcher.answers(batch), strict=True):
-            for identity, ids, steps in interested:
-                # `is_new` comes last, because it also remembers the notification as delivered to this identity.
-                if (only is None or identity.name == only) and identity.newest.is_new(notification):
-                    if ids and identity.waiting is None:
-                        actions.append(Deliver(identity.client, identity.name, notification, ids))
-                    elif ids:
-                        self._give(identity, _Due((notification,), ids, False), actions)
-                        actions.append(Keep(notification))
-                    if steps and notification.time is not None:
-                        self._watch(identity, steps, notification, now, actions)
+            self._due_to(interested, notification, now, actions, only)
         return actions
 
-    def _interested(self, numbers: Sequence[Id]) -> tuple[_Interested, ...]:
+    def due_to(
+        self, interested: Iterable[Interested], notification: Notification, now: Time, channel: str = ""
+    ) -> list[Action]:
+        """The deliveries of one notification to those who are known to be interested in it: for cores that do not match
+        content. `channel` is the way on which it came (`Identity.newest_of`)."""
+        actions: list[Action] = []
+        self._due_to(interested, notification, now, actions, None, channel)
+        return actions
+
+    def _due_to(
+        self,
+        interested: Iterable[Interested],
+        notification: Notification,
+        now: Time,
+        actions: list[Action],
+        only: str | None,
+        channel: str = "",
+    ) -> None:
+        for identity, ids, steps in interested:
+            newest = identity.newest_of(channel) if channel else identity.newest
+            # `is_new` comes last, because it also remembers the notification as delivered to this identity.
+            if (only is None or identity.name == only) and newest.is_new(notification):
+                if ids and identity.waiting is None:
+                    actions.append(Deliver(identity.client, identity.name, notification, ids))
+                elif ids:
+                    self._give(identity, _Due((notification,), ids, False), actions)
+                    actions.append(Keep(notification))
+                if steps and notification.time is not None:
+                    self._watch(identity, steps, notification, now, actions)
+
+    def interested(self, numbers: Sequence[Id]) -> tuple[Interested, ...]:
+        """Who is interested in a notification that the filters with these numbers match (`numbers_of`)."""
+        return self._interested(numbers)
+
+    def asked(self, number: Id) -> Filter | Cesql:
+        """The filter or expression with this number, as it was asked for."""
+        identity, id, step = self._owners[number]
+        wanted = identity.subscriptions[id]
+        return wanted.filters[step or 0] if isinstance(wanted, Pattern) else wanted
+
+    def matches(self, number: Id, notification: Notification) -> bool:
+        """Whether the filter or expression with this number matches a notification."""
+        asked = self.asked(number)
+        return asked.matches(notification.matched if isinstance(asked, Cesql) else notification)
+
+    def _interested(self, numbers: Sequence[Id]) -> tuple[Interested, ...]:
         """The identities that are interested in a notification, given the numbers of the filters that match it. The
         matcher recalls this answer until a filter is added or removed."""
         ids_by_identity: dict[str, list[str]] = {}
@@ -287,12 +418,30 @@ class ClientSide:
         return actions
 
     def _sequences(self, identity: Identity, id: str, completed: Completed, actions: list[Action]) -> None:
-        if completed.missed and identity.waiting is None:
-            actions.append(Missed(identity.client, identity.name, completed.missed))
-        elif completed.missed:
-            identity.missed += completed.missed
+        self._miss(identity, completed.missed, actions)
+        for name in completed.missed_by:
+            self._miss(self._identities[name], 1, actions)
         for sequence in completed.sequences:
             self._give(identity, _Due(sequence, (id,), True), actions)
+
+    def _miss(self, identity: Identity, count: int, actions: list[Action]) -> None:
+        """Tells an identity what it misses; if it is suspended, when it resumes."""
+        if identity.waiting is not None:
+            identity.missed += count
+        elif count:
+            actions.append(Missed(identity.client, identity.name, count))
+
+    def missed(self, counts: Mapping[int, int]) -> list[Action]:
+        """Tells identities how many notifications were lost on their way: at most so many for the filter with each
+        number. What several filters of an identity have lost is counted once, by the largest count."""
+        by_identity: dict[str, int] = {}
+        for number, count in counts.items():
+            name = self._owners[number][0].name
+            by_identity[name] = max(count, by_identity.get(name, 0))
+        actions: list[Action] = []
+        for name, count in sorted(by_identity.items()):
+            self._miss(self._identities[name], count, actions)
+        return actions
 
     def _give(self, identity: Identity, due: _Due, actions: list[Action]) -> None:
         """Delivers, or lets the delivery wait if the identity is suspended."""
@@ -300,14 +449,23 @@ class ClientSide:
             actions.append(_delivery(identity, due))
             return
         identity.waiting.append(due)
-        identity.waiting_bytes += due.bytes_count
-        while len(identity.waiting) > SUSPENDED_MAX or identity.waiting_bytes > SUSPENDED_BYTES_MAX:
-            identity.waiting_bytes -= identity.waiting.popleft().bytes_count
-            identity.missed += 1
+        self._waiting_shares.grow(identity.owner, identity.name, due.bytes_count)
+        if len(identity.waiting) > SUSPENDED_MAX:
+            self._lose_oldest(identity)
+        while (past := self._waiting_shares.past_limit(identity.owner, identity.name)) is not None:
+            self._lose_oldest(self._identities[past[1]])
+
+    def _lose_oldest(self, identity: Identity) -> None:
+        assert identity.waiting, "something waits for an identity that has a share"
+        oldest = identity.waiting.popleft()
+        self._waiting_shares.grow(identity.owner, identity.name, -oldest.bytes_count)
+        identity.missed += 1
 
     def _resumed(self, identity: Identity) -> list[Action]:
         waiting, missed = identity.waiting or (), identity.missed
-        identity.waiting, identity.waiting_bytes, identity.missed = None, 0, 0
+        size = self._waiting_shares.size(identity.owner, identity.name)
+        self._waiting_shares.grow(identity.owner, identity.name, -size)
+        identity.waiting, identity.missed = None, 0
         # First how many were dropped: the oldest deliveries are dropped, so the gap is before those that are left.
         actions: list[Action] = [Missed(identity.client, identity.name, missed)] if missed else []
         return actions + [_delivery(identity, due) for due in waiting]
@@ -318,6 +476,17 @@ class ClientSide:
     def subscriptions_count(self) -> int:
         return self._subscriptions_count
 
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits for suspended identities takes in memory."""
+        return self._waiting_shares.total
+
+    @property
+    def old_count(self) -> int:
+        """Deliveries that were not made because the notification was not newer than the last one of its source, since
+        the start."""
+        return self._old_before + sum(identity.newest.old_count for identity in self._identities.values())
+
     def tables(self) -> list[Table]:
         """One table for all clients together; none if there are no subscriptions."""
         return [Table(CLIENTS_TABLE, len(self.matcher), self._text_bytes)] if len(self.matcher) else []
@@ -325,6 +494,17 @@ class ClientSide:
     def leftovers(self) -> list[str]:
         count = self._subscriptions_count
         return [f"{count} subscriptions of clients"] if count else []
+
+
+def _discard(names_by_client: dict[Client, dict[str, None]], client: Client, name: str) -> None:
+    names = names_by_client[client]
+    del names[name]
+    if not names:
+        del names_by_client[client]
+
+
+def _has_anything(identity: Identity) -> bool:
+    return bool(identity.subscriptions or identity.advertisements)
 
 
 def _advertise(identity: Identity, advertisement: Advertisement) -> None:

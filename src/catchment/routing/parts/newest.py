@@ -20,6 +20,8 @@ class Newest:
         # In the order in which publishers were heard last: the longest silent one stands first.
         self._last: dict[str, int] = {}
         self._codepoints = 0
+        # Notifications that were not new, since the start: copies that came another way, and numbers that went back.
+        self.old_count = 0
         # The publisher that was heard last. If it is not None, it stands last in `_last`.
         self._latest: str | None = None
 
@@ -33,6 +35,7 @@ class Newest:
         # The fast path: a publisher often sends several in a row. It stands last in the order already.
         if source == self._latest:
             if seq <= known[source]:
+                self.old_count += 1
                 return False
             known[source] = seq
             return True
@@ -41,6 +44,7 @@ class Newest:
         self._latest = source
         if last is not None and seq <= last:
             known[source] = last
+            self.old_count += 1
             return False
         known[source] = seq
         if last is None:

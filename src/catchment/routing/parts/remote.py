@@ -29,6 +29,8 @@ class RemoteFilters:
         # By broker and filter: the filter's number in the matcher, whose groups are the brokers.
         self._numbers: dict[str, dict[Filter, int]] = {}
         self._text_bytes: dict[str, int] = {}
+        # By number: a filter may be removed by an equal one that is written differently.
+        self._bytes_of: dict[int, int] = {}
         self._next_number = 0
 
     def __len__(self) -> int:
@@ -41,13 +43,15 @@ class RemoteFilters:
     def add(self, broker: str, filter: Filter) -> None:
         self.matcher.add(self._next_number, filter, group=broker)
         self._numbers.setdefault(broker, {})[filter] = self._next_number
+        self._bytes_of[self._next_number] = text_bytes(filter)
         self._text_bytes[broker] = self._text_bytes.get(broker, 0) + text_bytes(filter)
         self._next_number += 1
 
     def remove(self, broker: str, filter: Filter) -> None:
         numbers = self._numbers[broker]
-        self.matcher.remove(numbers.pop(filter))
-        self._text_bytes[broker] -= text_bytes(filter)
+        number = numbers.pop(filter)
+        self.matcher.remove(number)
+        self._text_bytes[broker] -= self._bytes_of.pop(number)
         if not numbers:
             del self._numbers[broker], self._text_bytes[broker]
 

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,7 @@ from catchment.model.constraint import Kind
 from catchment.model.domain import ABSENT, EVERYTHING, Values
 from catchment.routing.poset.cells import ROOT_CELL, Cell, Cells, RowIds, cell_around
 from catchment.routing.poset.codes import GREATEST, LEAST, Span, spans
+from catchment.routing.poset.grams import ALL_GRAMS, had_by, needed_by
 
 # A slot is the columns of one token: low and high of both spans. Filters rarely name more attributes. A slot takes 32
 # bytes for each row.
@@ -136,6 +137,8 @@ class Row:
     tokens: Tokens
     mask: int
     slots: dict[int, Slot]
+    needs: int  # the grams that it needs, and those that a sample of it has (`grams.py`)
+    has: int
     is_closed: bool
     is_solid: bool
     is_plain: bool
@@ -199,7 +202,7 @@ class Vocabulary:
         released."""
         if not boxes:
             # All bits: every filter has its tokens among these.
-            return Row((), (), ALL_BITS, {}, False, False, False)
+            return Row((), (), ALL_BITS, {}, 0, ALL_GRAMS, False, False, False)
         is_closed = _is_closed(boxes)
         named = _named_spans(boxes)
         tokens = tuple((self.acquire(key), span) for key, span in named)
@@ -209,7 +212,10 @@ class Vocabulary:
         slots, is_plain = _slots(tokens)
         is_solid = is_plain and not is_closed and len(boxes) == 1 and _is_solid(tokens, len(boxes[0].sets))
         keys = tuple(key for key, _ in named)
-        return Row(keys, tokens, ALL_BITS & ~mask if is_closed else mask, slots, is_closed, is_solid, is_plain)
+        bits = ALL_BITS & ~mask if is_closed else mask
+        # Advertisements are not told apart by grams: whatever they allow, they need nothing.
+        needs, has = (0, ALL_GRAMS) if is_closed else (needed_by(boxes), had_by(boxes[0]))
+        return Row(keys, tokens, bits, slots, needs, has, is_closed, is_solid, is_plain)
 
 
 def _is_closed(boxes: Sequence[Box]) -> bool:
@@ -283,6 +289,10 @@ class Candidates(NamedTuple):
     sure: Ids
     doubtful: Ids
 
+    def where(self, is_open: Callable[[Ids], npt.NDArray[np.bool_]]) -> Candidates:
+        """Without the doubtful rows that `is_open` rules out."""
+        return Candidates(self.sure, self.doubtful[is_open(self.doubtful)]) if self.doubtful.size else self
+
     def settled(self, is_true: Callable[[int], bool]) -> Ids:
         """The rows that are sure, and the doubtful ones for which `is_true` holds."""
         kept = [row_id for row_id in self.doubtful.tolist() if is_true(row_id)]
@@ -301,16 +311,19 @@ class Index:
         self._allocate(ROWS_FIRST)
 
     def _allocate(self, capacity: int) -> None:
-        self._masks = np.zeros((2, capacity), np.int64)
+        self._masks, self._needs, self._has = (np.zeros((2, capacity), np.int64) for _ in range(3))
         self._wide = np.full((2 * SLOTS, capacity), LEAST, np.int64)
         self._tight = np.full((2 * SLOTS, capacity), LEAST, np.int64)
         self._solid, self._plain, self._live = (np.zeros(capacity, np.bool_) for _ in range(3))
 
+    def _columns(self) -> tuple[npt.NDArray[Any], ...]:
+        return self._masks, self._needs, self._has, self._wide, self._tight, self._solid, self._plain, self._live
+
     def _grow(self) -> None:
-        old = (self._masks, self._wide, self._tight, self._solid, self._plain, self._live)
+        old = self._columns()
         size = len(self._live)
         self._allocate(2 * size)
-        new = (self._masks, self._wide, self._tight, self._solid, self._plain, self._live)
+        new = self._columns()
         for before, after in zip(old, new, strict=True):
             after[..., :size] = before
 
@@ -329,7 +342,8 @@ class Index:
             self._grow()
         while row_id >= len(self._homes):
             self._homes.append(None)
-        self._masks[:, row_id] = row.mask & WORD, row.mask >> WORD_BITS
+        for columns, bits in ((self._masks, row.mask), (self._needs, row.needs), (self._has, row.has)):
+            columns[:, row_id] = bits & WORD, bits >> WORD_BITS
         self._solid[row_id], self._plain[row_id], self._live[row_id] = row.is_solid, row.is_plain, True
         # A column that a closed row does not use is for attributes that must be absent: its tight span is contained in
         # every span, its wide span contains none. For an open row it is for attributes that may be anything: its wide
@@ -381,7 +395,11 @@ class Index:
                 break
             ids = ids[self._wide[2 * slot][ids] <= low]
             ids = ids[self._wide[2 * slot + 1][ids] <= high]
-        return _sorted_out(ids, self._solid, row.is_plain)
+        candidates = _sorted_out(ids, self._solid, row.is_plain)
+        # A coverer needs no gram that our sample lacks.
+        for word, has in zip(self._needs, _words(row.has), strict=True):
+            candidates = candidates.where(lambda doubtful, word=word, has=has: word[doubtful] & ~has == 0)
+        return candidates
 
     def covered(self, row: Row) -> Candidates:
         """Rows that `row` could cover."""
@@ -398,7 +416,11 @@ class Index:
                 break
             ids = ids[self._tight[2 * slot][ids] >= low]
             ids = ids[self._tight[2 * slot + 1][ids] >= high]
-        return _sorted_out(ids, self._plain, row.is_solid)
+        candidates = _sorted_out(ids, self._plain, row.is_solid)
+        for word, needs in zip(self._has, _words(row.needs), strict=True):
+            if needs:
+                candidates = candidates.where(lambda doubtful, word=word, needs=needs: needs & ~word[doubtful] == 0)
+        return candidates
 
     def _words(self, row: Row) -> Iterator[tuple[npt.NDArray[np.int64], int]]:
         yield self._masks[0], row.mask & WORD
@@ -407,6 +429,10 @@ class Index:
 
     def _all(self) -> Ids:
         return np.flatnonzero(self._live).astype(np.int32)
+
+
+def _words(bits: int) -> tuple[int, int]:
+    return bits & WORD, bits >> WORD_BITS
 
 
 def _best_home(tokens: Tokens) -> tuple[Token, Cell]:

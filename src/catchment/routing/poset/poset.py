@@ -20,6 +20,10 @@ orders subscriptions and advertisements. Nodes carry nothing else: the routing c
 All results are in the order of insertion.
 
 Where `covers` reaches a limit of the model and answers "no" wrongly, an edge may be missing. No edge is ever wrong.
+
+A filter whose place takes more than PLACE_STEPS_MAX to find is kept *apart*: it is a node without edges, which is in no
+index, so later filters are not compared with it. To a broker it is a root: it is forwarded as it is. A search that
+takes more than that finds nothing.
 """
 
 from __future__ import annotations
@@ -27,18 +31,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
+
+import numpy as np
 
 from catchment.model.advertisement import Advertisement
 from catchment.model.box import Box
+from catchment.model.budget import BudgetSpent, budget, charge, steps_used
 from catchment.model.filter import Filter
 from catchment.model.strings import UNDECIDED
 from catchment.model.values import Value
 from catchment.routing.poset.codes import member
 from catchment.routing.poset.graph import Graph
-from catchment.routing.poset.index import Ids, Index, Row
+from catchment.routing.poset.index import Candidates, Ids, Index, Row
 
 K = TypeVar("K", Filter, Advertisement)
+
+# Steps of about a microsecond (`model/budget.py`) that it may take to find the place of a filter, or to search.
+PLACE_STEPS_MAX: Final = 2_000
+# What it takes to compare two filters that the index leaves in doubt, without what `covers` charges.
+_COMPARED_STEPS: Final = 8
+# Rows that the index rules out in a step: it compares columns of integers.
+_ROWS_IN_A_STEP: Final = 64
 
 
 class Case(StrEnum):
@@ -73,6 +87,8 @@ class Poset(Generic[K]):
         self._nodes_free: list[int] = []
         self._graph = Graph()
         self._index = Index()
+        # Nodes that are in no index.
+        self._apart: set[int] = set()
         # Pairs of filters that the index left in doubt, in all: each was compared with `covers`.
         self.compared = 0
         for filter in filters:
@@ -83,8 +99,13 @@ class Poset(Generic[K]):
     def insert(self, filter: K) -> Placement[K]:
         if (known := self._nodes.get(filter)) is not None:
             return self._placement(Case.EXISTING, known)
-        row = self._index.row(_boxes(filter))
-        above, below = self._coverers(filter, row), self._covered(filter, row)
+        try:
+            row, above, below = self._place(filter)
+        except BudgetSpent:
+            node = self._new_node(filter)
+            self._apart.add(node)
+            self._graph.link(node, set(), set())
+            return self._placement(Case.ROOT, node)
         # A node that covers the new filter and is covered by it says the same in other words.
         if (same := self._graph.shared(above, below)) is not None:
             self._index.release(row)
@@ -93,6 +114,22 @@ class Poset(Generic[K]):
         self._index.add(node, row)
         self._graph.link(node, self._graph.least(above), self._graph.greatest(below))
         return self._placement(Case.BELOW if above.size else Case.ROOT, node)
+
+    def _place(self, filter: K) -> tuple[Row, Ids, Ids]:
+        """The row of a filter, the nodes that cover it, and the nodes that it covers; BudgetSpent if that takes too
+        much."""
+        row = self._row(filter)
+        until = steps_used() + PLACE_STEPS_MAX
+        try:
+            return row, self._coverers(filter, row, until), self._covered(filter, row, until)
+        except BudgetSpent:
+            self._index.release(row)
+            raise
+
+    def _row(self, filter: K) -> Row:
+        with budget(PLACE_STEPS_MAX):
+            charge(sum(1 + len(box.sets) for box in _boxes(filter)))
+            return self._index.row(_boxes(filter))
 
     def _new_node(self, filter: K) -> int:
         if not self._nodes_free:
@@ -111,7 +148,10 @@ class Poset(Generic[K]):
         self._graph.unlink(node)
         # The filter of the node, not the given one, which may say the same in other words.
         stored = self._at(node)
-        self._index.remove(node, _boxes(stored))
+        if node in self._apart:
+            self._apart.remove(node)
+        else:
+            self._index.remove(node, _boxes(stored))
         del self._nodes[stored]
         self._filters[node] = self._samples[node] = None
         self._nodes_free.append(node)
@@ -126,6 +166,11 @@ class Poset(Generic[K]):
 
     def __contains__(self, filter: K) -> bool:
         return self._find(filter) is not None
+
+    @property
+    def apart(self) -> int:
+        """How many filters are kept apart, because it takes too much to find their place."""
+        return len(self._apart)
 
     @property
     def roots(self) -> tuple[K, ...]:
@@ -154,29 +199,42 @@ class Poset(Generic[K]):
             return self._in_order(self._graph.descendants({node}))
         return self._in_order(self._asked(filter, self._covered).tolist())
 
-    def _asked(self, filter: K, search: Callable[[K, Row], Ids]) -> Ids:
-        """The nodes that a search finds for a filter that is no node."""
-        row = self._index.row(_boxes(filter))
-        nodes = search(filter, row)
-        self._index.release(row)
-        return nodes
+    def _asked(self, filter: K, search: Callable[[K, Row, int], Ids]) -> Ids:
+        """The nodes that a search finds for a filter that is no node; none past the budget."""
+        try:
+            row = self._row(filter)
+        except BudgetSpent:
+            return _NO_NODES
+        try:
+            return search(filter, row, steps_used() + PLACE_STEPS_MAX)
+        except BudgetSpent:
+            return _NO_NODES
+        finally:
+            self._index.release(row)
 
-    def _coverers(self, filter: K, row: Row) -> Ids:
-        """The nodes that cover a filter, which has this row."""
+    def _coverers(self, filter: K, row: Row, until: int) -> Ids:
+        """The nodes that cover a filter, which has this row; BudgetSpent if it takes more steps than `until`."""
         candidates = self._index.coverers(row)
-        if not candidates.doubtful.size:
+        if not self._is_in_doubt(candidates, until):
             return candidates.sure
-        self.compared += candidates.doubtful.size
         sample = _sample(filter)
-        return candidates.settled(lambda node: _covers(self._at(node), filter, sample))
+        return candidates.settled(_until(until, lambda node: _covers(self._at(node), filter, sample)))
 
-    def _covered(self, filter: K, row: Row) -> Ids:
-        """The nodes that a filter covers, which has this row."""
+    def _covered(self, filter: K, row: Row, until: int) -> Ids:
+        """The nodes that a filter covers, which has this row; BudgetSpent if it takes more steps than `until`."""
         candidates = self._index.covered(row)
-        if not candidates.doubtful.size:
+        if not self._is_in_doubt(candidates, until):
             return candidates.sure
-        self.compared += candidates.doubtful.size
-        return candidates.settled(lambda node: _covers(filter, self._at(node), self._sample_at(node)))
+        return candidates.settled(_until(until, lambda node: _covers(filter, self._at(node), self._sample_at(node))))
+
+    def _is_in_doubt(self, candidates: Candidates, until: int) -> bool:
+        """Whether some candidates must be compared. BudgetSpent if they are too many, before the first is."""
+        count = candidates.doubtful.size
+        charge(1 + candidates.sure.size // _ROWS_IN_A_STEP)
+        if steps_used() + count * _COMPARED_STEPS > until:
+            raise BudgetSpent
+        self.compared += count
+        return bool(count)
 
     def _sample_at(self, node: int) -> _Sample | None:
         sample = self._samples[node]
@@ -210,6 +268,22 @@ class Poset(Generic[K]):
 
 
 # --- filters and advertisements alike -----------------------------------------------------------
+
+_NO_NODES: Final[Ids] = np.empty(0, np.int32)
+
+
+def _until(until: int, is_true: Callable[[int], bool]) -> Callable[[int], bool]:
+    """The same question, with BudgetSpent once more steps are used. A question that has begun is answered: what it
+    costs is bounded, and its answer is kept."""
+
+    def asked(node: int) -> bool:
+        charge(_COMPARED_STEPS)
+        if steps_used() > until:
+            raise BudgetSpent
+        return is_true(node)
+
+    return asked
+
 
 # Values that a filter accepts, by attribute.
 _Sample = dict[str, Value]

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from catchment.model.filter import Filter
-from catchment.routing.messages import Action, Cancel, Client, ClientRequest, Subscribe, Unsubscribe, Wanted
+from catchment.routing.messages import Action, Cancel, CancelMany, Client, ClientRequest, Subscribe, Unsubscribe, Wanted
 from catchment.routing.parts.clients import ClientSide
 from catchment.routing.parts.wanted import filters_for
 from catchment.routing.siena.forwarding import Forwarding
@@ -44,8 +44,13 @@ class ClientInterest:
                 self._enter(message.identity, filter)
         elif at_stake:
             kept = self._clients.wants_of(message.identity)
-            gone = [wanted for id, wanted in at_stake.items() if id not in kept]
-            self._restate(message.identity, [filter for wanted in gone for filter in self._needed(wanted)])
+            gone = [filter for id, wanted in at_stake.items() if id not in kept for filter in self._needed(wanted)]
+            if isinstance(message, CancelMany) and message.is_ending:
+                # What stood behind these filters goes too: nothing is entered again.
+                for filter in gone:
+                    self._interest.unsubscribe(message.identity, filter)
+            else:
+                self._restate(message.identity, gone)
         return due
 
     def client_down(self, client: Client) -> list[str]:
@@ -61,6 +66,9 @@ class ClientInterest:
             case Cancel():
                 wanted = self._clients.wants_of(message.identity).get(message.id)
                 return {} if wanted is None else {message.id: wanted}
+            case CancelMany():
+                wants = self._clients.wants_of(message.identity)
+                return {id: wants[id] for id in message.ids if id in wants}
             case Unsubscribe():
                 return self._clients.subscriptions_of(message.identity)
             case _:

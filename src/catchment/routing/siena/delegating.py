@@ -128,7 +128,7 @@ class DelegatingCore(OfferingCore[DelegatingMessage]):
                 before = tables.get(neighbor.name, Table(neighbor.name, 0, 0))
                 filters, size = len(need.pattern.filters), text_bytes(need.pattern)
                 tables[neighbor.name] = Table(neighbor.name, before.filters + filters, before.bytes + size)
-        return Inspection(tuple(sorted(tables.values())), inspection.work)
+        return replace(inspection, tables=tuple(sorted(tables.values())))
 
     def leftovers(self) -> list[str]:
         return [*super().leftovers(), *self.kept_for_patterns()]

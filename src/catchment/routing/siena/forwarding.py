@@ -15,10 +15,12 @@ subscriber of f.) The filters wanted for N are exactly the *roots among the filt
 no other eligible filter covers. So a change of one filter affects only filters that it covers or that cover it. What a
 neighbor must hear is the difference between what is wanted for it and what it was told.
 
-subscribe    No subscriber X holds two filters of which one covers the other. If X holds a filter that covers the new
-             one, the new one changes nothing and is not entered. Otherwise X holds the new one, and no longer those
-             that it covers. A filter that nobody holds leaves the poset.
-unsubscribe  X no longer holds the filters that the given one covers.
+subscribe    No client holds two filters of which one covers the other, as far as the poset knows. If X holds a filter
+             that covers the new one, the new one changes nothing and is not entered. Otherwise X holds the new one, and
+             no longer those that it covers. A neighbor holds exactly what it has announced and not withdrawn: its poset
+             may have kept filters apart that ours has not, and it will withdraw each by itself. A filter that nobody
+             holds leaves the poset.
+unsubscribe  X no longer holds the given filter; a client, also those that the given one covers.
 flush        says for each neighbor which filters are to be withdrawn and which announced. Both go into one message, so
              no notification is missed between them. The text sends the unsubscription first, and has such a moment.
 
@@ -65,6 +67,9 @@ class Forwarding(Generic[K]):
         # For each neighbor, the filters that were wanted or ceased to be wanted since the last flush: only these can
         # differ between `_wanted` and `_told`.
         self._touched: dict[Neighbor, set[K]] = {}
+        # Where a filter is entered as another filter that says the same: that other one, and by which words it is held.
+        self._entered_as: dict[tuple[Subscriber, K], K] = {}
+        self._words: dict[tuple[Subscriber, K], dict[K, None]] = {}
 
     # --- who holds what, who was told what ---
 
@@ -97,14 +102,16 @@ class Forwarding(Generic[K]):
     def subscribe(self, subscriber: Subscriber, filter: K) -> tuple[K | None, tuple[K, ...]]:
         """Enters a filter. Returns the filter as the subscriber holds it now, or None if it held a covering one
         already; and the filters that the new one replaced."""
-        coverers = self.poset.covering(filter)
-        if any(subscriber in self._subscribers[coverer] for coverer in coverers):
+        is_exact = isinstance(subscriber, Neighbor)
+        if not is_exact and any(subscriber in self._subscribers[wider] for wider in self.poset.covering(filter)):
             return None, ()
         # The poset may have an equal filter already, in other words: then the subscriber holds that object.
         node = self.poset.insert(filter).filter
-        replaced = tuple(
-            narrower for narrower in self.poset.covered(node) if subscriber in self._subscribers.get(narrower, ())
-        )
+        self._note_words(subscriber, filter, node)
+        if is_exact and subscriber in self._subscribers.get(node, ()):
+            return None, ()
+        narrower_ones = () if is_exact else self.poset.covered(node)
+        replaced = tuple(narrower for narrower in narrower_ones if subscriber in self._subscribers.get(narrower, ()))
         self._subscribers.setdefault(node, {})[subscriber] = None
         self._held.setdefault(subscriber, {})[node] = None
         # First the wider filter comes, then the narrower ones go: so none of them is uncovered and wanted in between.
@@ -113,12 +120,37 @@ class Forwarding(Generic[K]):
             self._take(subscriber, narrower)
         return node, replaced
 
+    def _note_words(self, subscriber: Subscriber, filter: K, node: K) -> None:
+        """Notes by which words a subscriber says a node, unless it is only those of the node itself."""
+        key = (subscriber, node)
+        if filter != node:
+            self._entered_as[subscriber, filter] = node
+            said_itself = {node: None} if node in self._held.get(subscriber, ()) else {}
+            self._words.setdefault(key, said_itself)[filter] = None
+        elif key in self._words:
+            self._words[key][filter] = None
+
+    def _is_said_still(self, subscriber: Subscriber, filter: K, node: K) -> bool:
+        """Takes back one of the words by which a subscriber says a node. Returns whether there are others."""
+        words = self._words.get((subscriber, node))
+        if words is None:
+            return False
+        words.pop(filter, None)
+        self._entered_as.pop((subscriber, filter), None)
+        if not words:
+            del self._words[subscriber, node]
+        return bool(words)
+
     def unsubscribe(self, subscriber: Subscriber, filter: K) -> tuple[K, ...]:
-        """Takes from a subscriber the filters that the given one covers. Returns the filters that it held."""
+        """Takes a filter from a subscriber; from a client, also the filters that the given one covers. Returns the
+        filters that it held."""
         held = self._held.get(subscriber, {})
-        if filter in held:
-            # A subscriber that holds this filter holds no other filter that it covers.
-            gone: tuple[K, ...] = (filter,)
+        node = self._entered_as.get((subscriber, filter), filter)
+        if node in held:
+            # A client that holds this filter holds no other filter that it covers.
+            gone: tuple[K, ...] = () if self._is_said_still(subscriber, filter, node) else (node,)
+        elif isinstance(subscriber, Neighbor):
+            gone = ()
         else:
             gone = tuple(covered for covered in self.poset.covered(filter) if covered in held)
         for covered in gone:
@@ -136,6 +168,8 @@ class Forwarding(Generic[K]):
         """The subscriber no longer holds the filter."""
         holders, held = self._subscribers[filter], self._held[subscriber]
         del holders[subscriber], held[filter]
+        for words in self._words.pop((subscriber, filter), ()):
+            self._entered_as.pop((subscriber, words), None)
         if not held:
             del self._held[subscriber]
         # While the filter is still in the poset: what it covered is found below it.

@@ -59,6 +59,7 @@ from catchment.routing.messages import (
     Routed,
     Send,
     Time,
+    TimerFired,
 )
 from catchment.routing.parts.clients import ClientSide
 from catchment.routing.parts.link_states import Links
@@ -166,6 +167,18 @@ class GeneralPort(GeneralCore):
         self._look_around()
         return actions
 
+    def _on_timer(self, name: str, now: Time) -> list[Action]:
+        actions = super()._on_timer(name, now)
+        self._look_around()
+        return actions
+
+    def _forget(self, origin: str) -> None:
+        if origin in self._near:
+            # It could be reached until now, and had to make room: its wants must not stay at the hub.
+            self.elsewhere.drop(origin)
+            self._near -= {origin}
+        super()._forget(origin)
+
     def _look_around(self) -> None:
         """After links have changed: the wants of brokers that are no longer reached go, those of brokers that are
         reached now come."""
@@ -245,6 +258,14 @@ class HybridCore:
     def on_message(
         self, message: ClientRequest | HostMessage | HybridMessage, source: Interface, now: Time
     ) -> list[Action]:
+        if isinstance(message, TimerFired):
+            # Hub and ports share the names of their timers: each hears it, and knows whether it has something to do.
+            parts = (HUB, *map(_inner, self.ports)) if self.is_gateway else (HUB,)
+            return [
+                action
+                for part in parts
+                for action in self._joined(part, _heard(self._inside[part], message, source, now), now)
+            ]
         listener = self._listener(source)
         if listener is None:
             return [_stranger(self.name, source)]
@@ -324,8 +345,9 @@ class HybridCore:
         of a hybrid network knows all of it, so nothing is said of other brokers."""
         inspections = [part.inspect() for part in self._parts]
         tables = [table for each in inspections for table in each.tables if not _is_inner(table.holder)]
-        work = Work(sum(each.work.matched for each in inspections), sum(each.work.compared for each in inspections))
-        return Inspection(tuple(sorted(tables)), work)
+        work = sum((each.work for each in inspections), Work())
+        dropped = sum(each.dropped_records for each in inspections)
+        return Inspection(tuple(sorted(tables)), work, dropped_records=dropped)
 
     def leftovers(self) -> list[str]:
         """What hub and ports keep, without the filter for everything: a port below a master asks for that always."""

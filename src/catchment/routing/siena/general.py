@@ -11,12 +11,14 @@ circle or comes twice. This is equation (1) with NST taken for each origin. The 
 filters that are covered by a filter of *another* origin. That would be wrong here: two filters of different origins
 travel in different trees, so one cannot stand for the other.
 
-Links             The record replaces an older one of its origin, and is flooded on.
-Wants             The same.
+Links             The record replaces an older one of its origin, and is flooded on. Which records make sense, how many
+                  there may be and when one is forgotten: see `parts/link_states.py`.
+Wants             The same. The wants of an origin whose links are not known are dropped: a broker tells its links
+                  first. When the links of an origin are forgotten, its wants are.
 WantsChange       The same, if it follows the record that is known. If it does not, the neighbor has made a mistake.
-own record        A broker hears a record of its own clients' wants with a number that is not less than its own: the
-                  record is from before a crash, and the clock has gone back since. The broker states its wants again,
-                  with a greater number.
+own record        A broker hears a record of its own clients' wants, or a change of it, with a number that is not less
+                  than its own: it is from before a crash, and the clock has gone back since; or it was made up. The
+                  broker states its wants again, with a greater number.
 LinkUp            Both ends give each other all records that they have: two networks that were apart become one.
 LinkDown          The broker states its links again. The wants of a broker that cannot be reached are kept, but nothing
                   is sent for them until it is back.
@@ -54,18 +56,16 @@ from catchment.routing.messages import (
     TimerFired,
 )
 from catchment.routing.parts.clients import ClientSide
-from catchment.routing.parts.link_states import Links, LinkStates, following
+from catchment.routing.parts.link_states import Links, LinkStates, following, implausible, is_plausible
 from catchment.routing.parts.newest import Newest
 from catchment.routing.parts.recall import RecallingMatcher
-from catchment.routing.parts.remote import RemoteFilters, check_limit
+from catchment.routing.parts.remote import RemoteFilters
 from catchment.routing.siena.client_interest import ClientInterest
 from catchment.routing.siena.forwarding import Change, Forwarding
 from catchment.routing.siena.messages import OriginHeader, Wants, WantsChange
 
 # Links that a notification may cross: more than the longest shortest path in a network that such brokers serve.
 HOPS_MAX: Final = 255
-# Brokers of one network, including those that are gone: this broker keeps the records of each, and a tree for each.
-BROKERS_MAX: Final = 10_000
 # Publishers whose last number is kept. The publisher that has been silent longest is forgotten first.
 PUBLISHERS_MAX: Final = 100_000
 
@@ -86,7 +86,7 @@ class GeneralCore:
         self._client_wants = ClientInterest(self.clients, self.own)
         # What the clients of the other brokers want, by broker.
         self.remote = RemoteFilters()
-        self.links = LinkStates(name)
+        self.links = LinkStates(name, self._forget)
         # The number of the last known record of wants, by origin.
         self._wants_seq: dict[str, int] = {name: 0}
         self._newest = Newest(PUBLISHERS_MAX)
@@ -137,7 +137,7 @@ class GeneralCore:
                 assert isinstance(source, Neighbor)
                 return self._on_link_down(source, now)
             case TimerFired():
-                return []
+                return self._on_timer(message.name, now)
             case _:
                 assert isinstance(source, Neighbor)
                 return self._on_neighbor(message, source, now)
@@ -153,6 +153,14 @@ class GeneralCore:
 
     def _on_link_down(self, neighbor: Neighbor, now: Time) -> list[Action]:
         return self.links.down(neighbor, now)
+
+    def _on_timer(self, name: str, now: Time) -> list[Action]:
+        return self.links.on_timer(name, now)
+
+    def _forget(self, origin: str) -> None:
+        """The links of an origin are forgotten: so are its wants."""
+        if self._wants_seq.pop(origin, None) is not None:
+            self.remote.replace(origin, ())
 
     def _flooded(self, message: BrokerMessage, source: Neighbor | None = None) -> list[Action]:
         return self.links.flooded(message, source)
@@ -175,56 +183,57 @@ class GeneralCore:
     # --- records of other brokers ---
 
     def _on_neighbor(self, message: GeneralMessage, source: Neighbor, now: Time) -> list[Action]:
+        if isinstance(message, Links):
+            return self.links.heard(message, source, now)
+        if not is_plausible(message.seq, now):
+            return implausible(message.origin, message.seq, source, now)
+        if message.origin not in self.links.records:
+            # Its links were dropped, or are forgotten.
+            return []
         try:
             self._check_room(message)
         except LimitError as problem:
             return [Refuse(source, problem)]
         match message:
-            case Links():
-                return self.links.heard(message, source, now)
             case Wants():
                 return self._on_wants(message, source, now)
             case WantsChange():
-                return self._on_change(message, source)
+                return self._on_change(message, source, now)
             case _:
                 assert_never(message)
 
-    def _check_room(self, message: GeneralMessage) -> None:
+    def _check_room(self, message: Wants | WantsChange) -> None:
         """LimitError if there is no room for what a neighbor states."""
-        match message:
-            case Links():
-                if message.origin not in self.links.records:
-                    check_limit("BROKERS_MAX", BROKERS_MAX, len(self.links.records) + 1)
-                return
-            case Wants():
-                more = len(message.filters) - len(self.remote.of(message.origin))
-            case WantsChange():
-                more = len(message.announced)
-        if message.origin not in self._wants_seq:
-            check_limit("BROKERS_MAX", BROKERS_MAX, len(self._wants_seq) + 1)
-        self.remote.check_room(more)
+        if isinstance(message, Wants):
+            self.remote.check_room(len(message.filters) - len(self.remote.of(message.origin)))
+        else:
+            self.remote.check_room(len(message.announced))
 
     def _on_wants(self, message: Wants, source: Neighbor, now: Time) -> list[Action]:
         if message.origin == self.name:
-            return self._outbid(message, now)
+            return [] if message == self._whole_wants(self.name) else self._outbid(message.seq, now)
         # Flooding ends here: each broker passes a record on only when it is new to it.
-        if self._wants_seq.get(message.origin, -1) >= message.seq:
-            return []
+        known = self._wants_seq.get(message.origin, -1)
+        if known >= message.seq:
+            is_repeated = known == message.seq and self.links.may_repeat(Wants, message.origin)
+            return self._flooded(message, source) if is_repeated else []
         self._replace(message.origin, message.seq, message.filters)
         return self._flooded(message, source)
 
-    def _outbid(self, message: Wants, now: Time) -> list[Action]:
-        """A neighbor has sent a record of our own wants. If it is from before a crash and would beat ours, states ours
-        again with a greater number."""
-        mine = self._whole_wants(self.name)
-        if message.seq < mine.seq or message == mine:
+    def _outbid(self, seq: int, now: Time) -> list[Action]:
+        """A neighbor has sent a record of our own wants that we have not stated like that. If it would beat ours,
+        states ours again with a greater number."""
+        if seq < self._wants_seq[self.name]:
             return []
-        self._wants_seq[self.name] = self._after(message.seq, now)
+        self._wants_seq[self.name] = self._after(seq, now)
         return self._flooded(self._whole_wants(self.name))
 
-    def _on_change(self, message: WantsChange, source: Neighbor) -> list[Action]:
+    def _on_change(self, message: WantsChange, source: Neighbor, now: Time) -> list[Action]:
+        if message.origin == self.name:
+            # An echo has our number at most. Others would take one with a greater number for ours.
+            return self._outbid(message.seq, now) if message.seq > self._wants_seq[self.name] else []
         known = self._wants_seq.get(message.origin, 0)
-        if message.seq <= known or message.origin == self.name:
+        if message.seq <= known:
             return []
         # A link keeps order, and a neighbor floods each record before the changes that follow it. So a gap is the
         # neighbor's mistake.
@@ -287,9 +296,9 @@ class GeneralCore:
         return self.clients.matcher, self.remote.matcher
 
     def inspect(self) -> Inspection:
-        work = Work(self._matched, self.own.poset.compared)
+        work = Work(self._matched, self.own.poset.compared, self._newest.old_count)
         tables = (*self.clients.tables(), *self.remote.tables())
-        return Inspection(tables, work, self.links.known_brokers())
+        return Inspection(tables, work, self.links.known_brokers(), self.own.poset.apart, self.links.dropped)
 
     def leftovers(self) -> list[str]:
         # The wants of a broker that cannot be reached do not count: they are kept until it is back.

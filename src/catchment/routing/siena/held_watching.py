@@ -15,7 +15,7 @@ from catchment.model.monitor import HeldMonitor, Monitor
 from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
 from catchment.routing.messages import Time
-from catchment.routing.parts.watching import Completed, Watching, completed, instant
+from catchment.routing.parts.watching import Completed, Watching, instant
 
 
 class HeldWatching(Watching):
@@ -47,7 +47,7 @@ class HeldWatching(Watching):
         """Shows a monitor a notification that was held back. Notifications that its source published later may have
         come before it."""
         monitor = self._held_monitor(identity, id)
-        return completed(monitor, notification, partial(monitor.on_held, notification, instant(now), steps))
+        return self._bounded(identity, id, notification, partial(monitor.on_held, notification, instant(now), steps))
 
     def is_inside(self, identity: str, id: str, first: int, last: int) -> bool:
         """Whether a monitor has a notification for the filter at `first`, and none for the filter at `last`."""

@@ -205,7 +205,7 @@ class HopByHopCore(ABC, Generic[M]):
 
     def inspect(self) -> Inspection:
         work = Work(self._matched, self.interest.poset.compared)
-        return Inspection((*self.clients.tables(), *self.remote.tables()), work)
+        return Inspection((*self.clients.tables(), *self.remote.tables()), work, apart=self.interest.poset.apart)
 
     def leftovers(self) -> list[str]:
         return [*self.clients.leftovers(), *map(str, self.interest.poset), *self.remote.leftovers()]

@@ -6,15 +6,15 @@ general        Wants and WantsChange, and `Links` of the link states (`parts/lin
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from catchment.model.advertisement import Advertisement
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
-from catchment.model.pattern import Pattern
-from catchment.routing.messages import BrokerMessage, Header, Time
+from catchment.model.pattern import PATTERN_FILTERS_MAX, Pattern
+from catchment.routing.messages import BrokerMessage, BrokerName, Header, Number
 
 
 class Interest(BrokerMessage, frozen=True):
@@ -51,8 +51,8 @@ class Held(Struct, frozen=True, array_like=True):
     `arrived` is when it came to the first broker that held it."""
 
     notification: Notification
-    arrived: Time
-    steps: tuple[int, ...]
+    arrived: Number
+    steps: tuple[Annotated[int, Meta(ge=0, lt=PATTERN_FILTERS_MAX)], ...]
 
 
 class Part(BrokerMessage, frozen=True):
@@ -69,17 +69,17 @@ class Part(BrokerMessage, frozen=True):
 class Wants(BrokerMessage, frozen=True):
     """All that the clients of `origin` want. Brokers flood it."""
 
-    origin: str
-    seq: int
+    origin: BrokerName
+    seq: Number
     filters: tuple[Filter, ...]
 
 
 class WantsChange(BrokerMessage, frozen=True):
     """What has changed in the wants of `origin` since the record numbered `after`. Brokers flood it."""
 
-    origin: str
-    seq: int
-    after: int
+    origin: BrokerName
+    seq: Number
+    after: Number
     withdrawn: tuple[Filter, ...]
     announced: tuple[Filter, ...]
 
@@ -87,4 +87,4 @@ class WantsChange(BrokerMessage, frozen=True):
 class OriginHeader(Header, frozen=True, gc=False):
     """`origin` is the broker where the notification was published: the notification travels down that broker's tree."""
 
-    origin: str
+    origin: BrokerName

@@ -28,10 +28,11 @@ within    A chain that began longer ago than `within` is not extended. Held noti
           broker further upstream, and come later.
 ongoing   A thinner may begin when monitors downstream already have the first notifications of this part. It cannot know
           for which keys. So it takes chains of every length as open, for each key.
-limits    When more than HELD_MAX notifications are held, those of the key that has just grown are sent, as if a chain
-          were complete. When there are more than KEYS_MAX keys, keys that are too old for `within` are forgotten; if
-          more than half of KEYS_MAX are left, everything held is sent, and from then on every notification is sent at
-          once: chains are forgotten, and somebody might be waiting in one of them.
+limits    When more than HELD_MAX notifications or HELD_BYTES_MAX bytes are held, those of the key that has just grown
+          are sent, as if a chain were complete. When there are more than KEYS_MAX keys, or they take more than
+          KEYS_BYTES_MAX bytes, keys that are too old for `within` are forgotten; if more than half of that is left,
+          everything held is sent, and from then on every notification is sent at once: chains are forgotten, and
+          somebody might be waiting in one of them.
 """
 
 from __future__ import annotations
@@ -39,15 +40,19 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from catchment.model.monitor import MONITOR_KEYS_MAX, Key, key_of
-from catchment.model.notification import Notification
+from catchment.model.monitor import MONITOR_KEYS_MAX, Key, key_bytes, key_of
+from catchment.model.notification import Notification, memory_bytes
 from catchment.model.pattern import Pattern
 from catchment.routing.siena.messages import Held
 
-# Notifications that one thinner holds, over all keys: some tens of megabytes.
+# Notifications that one thinner holds, over all keys.
 HELD_MAX: Final = 100_000
+# What they take in memory, with payloads. The monitor downstream may keep less: it gives up its oldest.
+HELD_BYTES_MAX: Final = 32 * 1_048_576
 # As many keys as the monitor downstream may wait for.
 KEYS_MAX: Final = MONITOR_KEYS_MAX
+# What the keys take in memory: a value of `by` may be a long text.
+KEYS_BYTES_MAX: Final = 64 * 1_048_576
 
 # Before and after every time of publication.
 _ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
@@ -89,7 +94,9 @@ class Thinner:
     def __init__(self, pattern: Pattern) -> None:
         self.pattern = pattern
         self._keys: dict[Key, _Kept] = {}
+        self._keys_bytes = 0
         self._held_count = 0
+        self._held_bytes = 0
         self._is_ongoing = False
         self._sends_all = False
 
@@ -115,10 +122,13 @@ class Thinner:
             return []
         # Held first, also if it completes a chain: then it is sent in order with the others.
         self._hold(kept, arrival, published)
-        self._keys[key] = kept
-        sent = self._released(kept) if is_complete or self._held_count > HELD_MAX else []
+        if key not in self._keys:
+            self._keys[key] = kept
+            self._keys_bytes += key_bytes(key)
+        is_full = self._held_count > HELD_MAX or self._held_bytes > HELD_BYTES_MAX
+        sent = self._released(kept) if is_complete or is_full else []
         if not kept.held and not self._is_ongoing and not any(kept.chains):
-            del self._keys[key]
+            self._forgotten(key)
         return sent + self._past_limit(published)
 
     def _chains_at_first(self) -> list[_Chains | None]:
@@ -163,7 +173,9 @@ class Thinner:
     # --- held notifications ---
 
     def _hold(self, kept: _Kept, arrival: Held, published: datetime) -> None:
-        self._held_count += arrival.notification not in kept.held
+        if arrival.notification not in kept.held:
+            self._held_count += 1
+            self._held_bytes += memory_bytes(arrival.notification)
         keep(kept.held, arrival)
         kept.newest = max(kept.newest, published)
 
@@ -171,8 +183,7 @@ class Thinner:
         """Drops what is held for a key, if all of it is too old for a notification published now. All or nothing: see
         `within` above."""
         if self._is_old(kept, published):
-            self._held_count -= len(kept.held)
-            kept.held.clear()
+            self._clear(kept)
 
     def _is_old(self, kept: _Kept, published: datetime) -> bool:
         within = self.pattern.within
@@ -181,21 +192,30 @@ class Thinner:
     def _released(self, kept: _Kept) -> list[Held]:
         """Takes out all that is held for a key, to send it."""
         released = in_order(kept.held)
-        self._held_count -= len(released)
-        kept.held.clear()
+        self._clear(kept)
         return released
+
+    def _clear(self, kept: _Kept) -> None:
+        self._held_count -= len(kept.held)
+        self._held_bytes -= sum(map(memory_bytes, kept.held))
+        kept.held.clear()
+
+    def _forgotten(self, key: Key) -> _Kept:
+        self._keys_bytes -= key_bytes(key)
+        return self._keys.pop(key)
 
     def _past_limit(self, published: datetime) -> list[Held]:
         """What is to be sent because there are too many keys."""
-        if len(self._keys) <= KEYS_MAX:
+        if len(self._keys) <= KEYS_MAX and self._keys_bytes <= KEYS_BYTES_MAX:
             return []
         for key in [key for key, kept in self._keys.items() if self._is_old(kept, published)]:
-            self._drop_old(self._keys.pop(key), published)
+            self._drop_old(self._forgotten(key), published)
         # Half, not all: otherwise nearly every notification could bring us here, to look at all keys again.
-        if len(self._keys) <= KEYS_MAX // 2:
+        if len(self._keys) <= KEYS_MAX // 2 and self._keys_bytes <= KEYS_BYTES_MAX // 2:
             return []
         self._sends_all, released = True, self.held()
         self._keys.clear()
+        self._keys_bytes = self._held_count = self._held_bytes = 0
         return released
 
     # --- for the core ---

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from traceback import extract_tb
 from typing import Final, NamedTuple, Protocol, assert_never
@@ -14,10 +14,12 @@ from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX, Pattern
 from catchment.model.values import Value
+from catchment.node import GapTimes
 from catchment.routing.messages import ClientRequest, MapIdentity, Subscribe, Time, Wanted
 from catchment.routing.systems import system_named
 from catchment.sim.conformance.checkers import DeliveryChecker, HopChecker, Network, ViolationError
 from catchment.sim.conformance.entries import ENTRIES, NETWORKS, QUALITIES, RUN_OCCURRENCES_MAX, Entry, Run
+from catchment.sim.conformance.gap_checker import GapChecker
 from catchment.sim.conformance.ideals.tables import leftovers
 from catchment.sim.conformance.scripts import (
     Advertises,
@@ -45,6 +47,7 @@ from catchment.sim.conformance.scripts import (
     script_of,
 )
 from catchment.sim.conformance.sequences import SequenceChecker
+from catchment.sim.network import MILLISECOND
 from catchment.sim.simulation import Simulation
 from catchment.sim.topology import Topology
 from catchment.wire.frames import WireError
@@ -53,6 +56,9 @@ from catchment.wire.messages import between_brokers
 # Scripts tried while shrinking: each takes some milliseconds.
 SHRINK_RUNS_MAX: Final = 2_000
 SHOWN_MAX: Final = 5
+# Links of the suite take milliseconds: with the times of live brokers, a gap would span all that is left of a run.
+GAP_TIMES: Final = GapTimes(settle_us=60 * MILLISECOND, transit_us=30 * MILLISECOND)
+BEAT_US: Final = 20 * MILLISECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +100,14 @@ class _Tried(NamedTuple):
 
 def _tried(script: Script, entry: Entry, topology: Topology, seed: int) -> _Tried:
     system = system_named(entry.system)
-    checker = DeliveryChecker(entry.needs_advertisements, entry.served, wastes_nothing=entry.wastes_nothing)
+    checker = DeliveryChecker(
+        entry.needs_advertisements,
+        entry.served,
+        wastes_nothing=entry.wastes_nothing,
+        detects_losses=entry.detects_losses,
+    )
     sequences = SequenceChecker(entry.served, entry.needs_advertisements)
+    gaps = GapChecker(entry.served, entry.needs_advertisements)
     core_messages = 0
     violation: str | None = None
     try:
@@ -104,11 +116,13 @@ def _tried(script: Script, entry: Entry, topology: Topology, seed: int) -> _Trie
             entry.make_core(topology),
             seed=seed,
             quality=QUALITIES[seed % len(QUALITIES)],
-            observers=(checker, sequences, HopChecker(entry.is_direct)),
+            observers=(checker, sequences, HopChecker(entry.is_direct), gaps),
             occurrences_max=RUN_OCCURRENCES_MAX,
             language=between_brokers(system.messages, system.header),
+            beat_us=BEAT_US,
+            gap_times=GAP_TIMES,
         )
-        Player(simulation, checker, sequences, lambda: wrong_in(simulation, entry)).play(script)
+        Player(simulation, checker, sequences, lambda: wrong_in(simulation, entry), gaps).play(script)
         core_messages = simulation.core_messages
     except (ViolationError, LimitError, WireError) as problem:
         violation = str(problem)
@@ -179,6 +193,7 @@ class Player:
     checker: DeliveryChecker
     sequences: SequenceChecker
     wrong: Callable[[], Iterable[str]]
+    gaps: GapChecker = field(default_factory=GapChecker)
 
     def play(self, script: Script) -> None:
         for step in script:
@@ -212,6 +227,8 @@ class Player:
             # What was published is wanted by those who wanted it then: it arrives before anything changes.
             network.settle()
             checker.at_quiescence(network)
+            self.gaps.at_quiescence(network)
+        self._watch_gaps(doing)
         if not isinstance(doing, _QUIET):
             checker.unsettled()
         match doing:
@@ -257,6 +274,20 @@ class Player:
             case _:
                 assert_never(doing)
 
+    def _watch_gaps(self, doing: Doing) -> None:
+        """Before a step: what it means for what clients are owed."""
+        match doing:
+            case Connect() | Disconnect():
+                self.gaps.left(doing.client)
+            case Cancels() | Unsubscribes() | FallsBehind():
+                self.gaps.forgives(doing.client)
+            case Unadvertises():
+                self.gaps.retracts(doing.client)
+            case Cuts() | Crashes() | Heals() | Restarts():
+                self.gaps.has_failed = True
+            case _:
+                pass
+
     def _try(self, doing: FallsBehind | CatchesUp | Misasks) -> None:
         """What only a client that is there can do."""
         client = self.network.clients.get(doing.client)
@@ -281,10 +312,12 @@ class Player:
         for client in self.network.clients.values():
             if not client.is_connected:
                 self.checker.left(client.identity)
+                self.gaps.left(client.identity)
 
     def _settle(self) -> None:
         self.network.settle()
         self.checker.at_quiescence(self.network)
+        self.gaps.at_quiescence(self.network)
         if wrong := list(self.wrong()):
             raise ViolationError("; ".join(wrong[:SHOWN_MAX]))
         self.checker.is_settled = True

@@ -1,0 +1,161 @@
+"""Budgets: no small message makes a broker work for long. All tests count steps; none looks at a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from catchment import Advertisement, Filter
+from catchment.model import advertisement, filter, pattern
+from catchment.model.budget import BudgetSpent, budget, charge, share, steps_used, steps_worked
+from catchment.model.cesql import Cesql, implied
+from catchment.model.filter import RELATION_STEPS_MAX
+from catchment.model.pattern import Pattern
+from catchment.model.widening import WALK_STEPS_MAX
+from catchment.node import sliced
+from catchment.node.jobs import SLICE_STEPS_MAX
+from catchment.routing.poset import Poset, poset
+from catchment.routing.siena.acyclic import AcyclicCore
+from catchment.routing.siena.advertising import AdvertisingCore
+from catchment.sim import hostile
+
+# A turn ends with the first question past SLICE_STEPS_MAX. That question may take a relation, after the normal form of
+# a filter and what it is routed by.
+TURN_STEPS_MAX = SLICE_STEPS_MAX + filter.NORMAL_STEPS_MAX + WALK_STEPS_MAX + RELATION_STEPS_MAX
+
+
+def turns(make: Callable[[], Any], others: int = 4, only: str = "") -> list[hostile.Turn]:
+    return list(hostile.walk(make(), others, steps_worked, only))
+
+
+def test_all_messages_are_small():
+    for texts in (hostile.FILTERS, hostile.ADVERTISEMENTS, hostile.PATTERNS, hostile.EXPRESSIONS):
+        assert all(len(text) <= hostile.CHARACTERS_MAX for text in texts.values())
+
+
+def test_no_turn_takes_more_than_its_budget():
+    for turn in turns(lambda: AdvertisingCore("broker")):
+        assert turn.cost <= TURN_STEPS_MAX, turn.message
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "message"),
+    [
+        (filter, "NORMAL_STEPS_MAX", "filter: many pairs"),
+        (filter, "RELATION_STEPS_MAX", "filter: suffixes"),
+        (advertisement, "ADVERTISEMENT_STEPS_MAX", "advertisement: values"),
+        (implied, "CESQL_FILTER_STEPS_MAX", "CESQL: likes"),
+        (sliced, "SLICE_STEPS_MAX", "pattern: pairs"),
+    ],
+)
+def test_a_budget_that_is_removed_is_missed(module, name, message, monkeypatch):
+    """Fifty times the budget: with none at all, this test would take minutes."""
+    monkeypatch.setattr(module, name, 50 * getattr(module, name))
+    assert max(turn.cost for turn in turns(lambda: AcyclicCore("broker"), only=message)) > TURN_STEPS_MAX
+
+
+def test_a_pattern_is_compared_within_one_budget(monkeypatch):
+    one, other = (Pattern(" -> ".join([f'[s glob "{text}"]'] * 60)) for text in ("*a?b*c" * 60, "*a?b?*c" * 60))
+    before = steps_used()
+    assert not one.covers(other)
+    assert steps_used() - before <= 3 * RELATION_STEPS_MAX
+    monkeypatch.setattr(pattern, "RELATION_STEPS_MAX", 10**9)
+    before = steps_used()
+    one.covers(other)
+    assert not one.filters[0].covers(other.filters[0])
+
+
+def test_an_advertisement_past_its_budget_stays_as_it_was_written():
+    text = hostile.ADVERTISEMENTS["substrings"]
+    offer = Advertisement(text)
+    assert len(offer.constraints) == text.count(",") + 1
+    assert offer == Advertisement(str(offer)) == Advertisement.from_json(offer.to_json())
+    assert hash(offer) == hash(Advertisement(str(offer)))
+    assert offer.matches({"s": "xa17x"})
+    assert not offer.matches({"s": "b"})
+    assert offer.overlaps(Filter('s = "a5"'))
+
+
+def test_an_expression_past_its_budget_is_routed_by_a_wider_filter():
+    text = hostile.EXPRESSIONS["likes"]
+    before = steps_used()
+    wider = Cesql(text).filter
+    assert steps_used() - before <= 4 * implied.CESQL_FILTER_STEPS_MAX
+    for row in ({"s": "a1xb"}, {"s": "a1xba2xb"}, {"s": "a1xba2xba3xb"}):
+        assert wider.matches(row) or not Cesql(text).matches(row)
+
+
+def test_the_hash_of_a_filter_looks_at_few_sets():
+    many = Filter(hostile.FILTERS["globs of many names"])
+    assert many.is_normal
+    before = steps_used()
+    assert hash(many) == hash(Filter(hostile.FILTERS["globs of many names"]))
+    assert steps_used() - before < 5_000
+
+
+def test_a_union_of_filters_takes_no_more_than_a_normal_form():
+    first, second = (Filter(f'a glob "{text}" and b glob "{text}"') for text in ("*a?b*c?d*", "*e?b*c?d*"))
+    many = [Filter(hostile.FILTERS["globs of many names"].replace("c", each)) for each in "xy"]
+    for one, other in ((first, second), tuple(many)):
+        before = steps_used()
+        both = one | other
+        assert steps_used() - before < 3 * filter.NORMAL_STEPS_MAX
+        assert both.matches({"a": "eXb cXd", "b": "eXb cXd"}) == other.matches({"a": "eXb cXd", "b": "eXb cXd"})
+
+
+def test_a_share_is_taken_from_the_budget_around_it():
+    with budget(100):
+        with pytest.raises(BudgetSpent), share(10):
+            charge(11)
+        charge(80)  # 91 by now
+        with pytest.raises(BudgetSpent):
+            charge(10)
+
+
+# --- posets ---
+
+
+def incomparable(count: int) -> list[Filter]:
+    """Filters that no gram tells apart: each is compared with all others."""
+    return [Filter(f'not s = "{i}"') for i in range(count)]
+
+
+def test_inserting_takes_bounded_steps():
+    filters = Poset(incomparable(300))
+    before = steps_used()
+    filters.insert(Filter('not s = "x"'))
+    assert steps_used() - before <= 2 * poset.PLACE_STEPS_MAX
+    assert filters.apart > 50
+    assert len(filters.roots) == 301
+
+
+def test_a_poset_without_a_budget_compares_each_with_each(monkeypatch):
+    monkeypatch.setattr(poset, "PLACE_STEPS_MAX", 10**9)
+    filters = Poset(incomparable(300))
+    before = steps_used()
+    filters.insert(Filter('not s = "x"'))
+    assert steps_used() - before > 2 * 2_000
+    assert filters.apart == 0
+
+
+def test_what_is_kept_apart_can_be_removed(monkeypatch):
+    monkeypatch.setattr(poset, "PLACE_STEPS_MAX", -1)
+    wide, narrow = Filter("x > 1"), Filter("x > 2")
+    filters = Poset([wide, narrow])
+    assert filters.apart == 2
+    assert set(filters.roots) == {wide, narrow}
+    assert filters.covering(narrow) == (narrow,)
+    filters.remove(wide)
+    filters.remove(narrow)
+    assert (len(filters), filters.apart) == (0, 0)
+
+
+def test_globs_are_told_apart_without_comparing():
+    filters = Poset(Filter(f's glob "*k{i}?m{i * 7919 % 1000}*"') for i in range(1_000))
+    assert filters.compared < 2_000  # of a million pairs
+    before = steps_used()
+    filters.insert(Filter('s glob "*k17?m3*"'))
+    assert steps_used() - before < 1_000
+    assert filters.apart == 0
