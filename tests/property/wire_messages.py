@@ -26,7 +26,7 @@ cesql = st.sampled_from(("a = 'b'", "LENGTH(c) > 3 OR NOT EXISTS d", "x LIKE 'é
 wanted = some.filters | some.patterns | cesql
 texts = some.texts
 # What the wire lets through as the name of a broker, the number of a record, a link's cost.
-brokers = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=8).filter(
+brokers = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), min_size=1, max_size=8).filter(
     lambda name: name != "*" and not name.startswith("@")
 )
 records = st.integers(0, said.NUMBER_MAX)

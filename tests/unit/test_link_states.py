@@ -10,6 +10,7 @@ from msgspec import ValidationError, msgpack
 from catchment.errors import LimitError, RemoteProtocolError
 from catchment.model.advertisement import Advertisement
 from catchment.model.filter import Filter
+from catchment.model.names import name_refusal
 from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
 from catchment.routing.baselines.centralized import CentralizedCore
@@ -112,6 +113,20 @@ def test_what_is_out_of_range_is_not_even_read(message):
     written = msgpack.encode(message, enc_hook=lambda value: [dict(value), None, None, None])
     with pytest.raises(ValidationError):
         msgpack.decode(written, type=type(message), dec_hook=lambda kind, value: Notification(value[0]))
+
+
+def test_records_may_have_the_names_that_brokers_may_have():
+    for number in (*range(0x200), 0x2027, 0x2028, 0x2029, 0x202A, 0xFFFF, 0x10FFFF):
+        for name in (chr(number), f"a{chr(number)}", f"{chr(number)}b\n"):
+            assert is_read(Links(name, 1, ())) == (not name_refusal(name)), ascii(name)
+
+
+def is_read(record: Links) -> bool:
+    try:
+        msgpack.decode(msgpack.encode(record), type=Links)
+    except ValidationError:
+        return False
+    return True
 
 
 def test_the_greatest_numbers_that_are_read_can_be_written_again():
