@@ -60,7 +60,8 @@ class GapChecker:
             owed.discard(identity)
 
     def retracts(self, identity: str) -> None:
-        """A publisher takes back an advertisement: what is under way may be dropped rightly."""
+        """A publisher takes back an advertisement, or goes to another broker: what is under way may be dropped rightly.
+        What it publishes there may overtake it, and clients keep the order of a publisher."""
         self._offers.pop(identity, None)
         for kept in (self._owed, self._not_accepted):
             for key in [key for key in kept if key[0] == identity]:
