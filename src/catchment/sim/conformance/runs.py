@@ -239,7 +239,6 @@ class Player:
         match doing:
             case Connect() | Disconnect():
                 self.gaps.left(doing.client)
-                self.gaps.retracts(doing.client)
             case Cancels() | Unsubscribes() | FallsBehind():
                 self.gaps.forgives(doing.client)
             case Unadvertises():
