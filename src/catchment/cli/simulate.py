@@ -28,7 +28,7 @@ SCENARIO_HELP: Final = (
 )
 ROUTING_HELP: Final = (
     "The routing systems, to be compared on the same clients and publications. Default: the scenario's. "
-    "A name that does not exist is answered with all names."
+    "`all` stands for all systems. A name that does not exist is answered with all names."
 )
 SET_HELP: Final = (
     "A setting of the routing system, as in batch_ms=20; may be repeated. With several systems, those that have the "

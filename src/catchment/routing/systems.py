@@ -19,10 +19,15 @@ from catchment.errors import InputError, shown
 from catchment.routing.baselines.messages import (
     AddressedHeader,
     CentralizedSettings,
+    ChannelHeader,
+    Channels,
     DvmrpSettings,
     Graft,
     Prune,
+    ReceiverHeader,
     Registration,
+    Subscribed,
+    TopicHeader,
 )
 from catchment.routing.content_graph.messages import (
     ContentHeader,
@@ -50,6 +55,14 @@ from catchment.routing.propagation.messages import Filtered, PropagationSettings
 from catchment.routing.settings import Settings
 from catchment.routing.siena.messages import Advertised, Delegated, Interest, OriginHeader, Part, Wants, WantsChange
 from catchment.routing.siena.settings import HierarchicalSettings, HybridSettings, MergingSettings
+from catchment.routing.summary.messages import (
+    Summarized,
+    SummaryChange,
+    SummarySettings,
+    WalkHeader,
+    WeighedLinks,
+    checked_settings,
+)
 
 if TYPE_CHECKING:
     from catchment.routing.baselines.perfect import World
@@ -161,6 +174,24 @@ def _centralized(name: str, settings: CentralizedSettings) -> RoutingCore[Any]:
     return CentralizedCore(name, settings.center)
 
 
+def _unicast(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.baselines.unicast import UnicastCore
+
+    return UnicastCore(name)
+
+
+def _overlapping(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.baselines.overlapping import OverlappingCore
+
+    return OverlappingCore(name)
+
+
+def _disjunctive(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.baselines.disjunctive import DisjunctiveCore
+
+    return DisjunctiveCore(name)
+
+
 def _dvmrp(name: str, settings: DvmrpSettings) -> RoutingCore[Any]:
     from catchment.routing.baselines.dvmrp import DvmrpCore
 
@@ -183,6 +214,12 @@ def _propagation(name: str, settings: PropagationSettings) -> RoutingCore[Any]:
     from catchment.routing.propagation.core import PropagationCore
 
     return PropagationCore(name, settings)
+
+
+def _summary(name: str, settings: SummarySettings) -> RoutingCore[Any]:
+    from catchment.routing.summary.core import SummaryCore
+
+    return SummaryCore(name, checked_settings(settings))
 
 
 def _content_graph(name: str, settings: ContentGraphSettings) -> RoutingCore[Any]:
@@ -248,6 +285,14 @@ _ALL: Final[tuple[RoutingSystem[Any], ...]] = (
         OriginHeader,
     ),
     RoutingSystem(
+        "summary",
+        "brokers exchange summaries of filters; a notification walks to brokers that have the summaries of many",
+        SummarySettings,
+        _summary,
+        (WeighedLinks, Summarized, SummaryChange),
+        WalkHeader,
+    ),
+    RoutingSystem(
         "propagation",
         "notifications go everywhere at first; brokers that do not want them send filters back towards the publisher",
         PropagationSettings,
@@ -293,6 +338,30 @@ _ALL: Final[tuple[RoutingSystem[Any], ...]] = (
         _centralized,
         (Links, Registration),
         AddressedHeader,
+    ),
+    RoutingSystem(
+        "unicast",
+        "the publisher's broker sends a copy to each client that wants it: a baseline",
+        Settings,
+        _unicast,
+        (Links, Subscribed),
+        ReceiverHeader,
+    ),
+    RoutingSystem(
+        "overlapping multicast",
+        "one copy for each topic that matches, to all that subscribed to it: a baseline",
+        Settings,
+        _overlapping,
+        (Links, Subscribed),
+        TopicHeader,
+    ),
+    RoutingSystem(
+        "disjunctive multicast",
+        "one copy, on a channel for the combination of topics that match: a baseline",
+        Settings,
+        _disjunctive,
+        (Links, Subscribed, Channels),
+        ChannelHeader,
     ),
     RoutingSystem(
         "dvmrp",

@@ -20,9 +20,12 @@ from catchment.routing.systems import SYSTEMS, RoutingSystem, system_named
 from catchment.sim.conformance.checkers import Network, reachable
 from catchment.sim.conformance.ideals.baselines import (
     centralized_tables,
+    disjunctive_tables,
     flooding_tables,
+    overlapping_tables,
     perfect_tables,
     served_centrally,
+    unicast_tables,
 )
 from catchment.sim.conformance.ideals.content_graph import content_graph_tables
 from catchment.sim.conformance.ideals.delegating import delegating_tables
@@ -44,6 +47,7 @@ from catchment.sim.conformance.ideals.multicast import (
     sound_prunes,
     unwanted_from_each_broker,
 )
+from catchment.sim.conformance.ideals.summary import summary_tables
 from catchment.sim.conformance.ideals.tables import Ideal
 from catchment.sim.conformance.playable import Playable
 from catchment.sim.hybrid import (
@@ -68,6 +72,9 @@ FILTER_TIMEOUT_S: Final = 0.25
 PUBLISHER_TIMEOUT_S: Final = 0.4
 BUDGET_COMPARISONS: Final = 3
 
+# How long brokers of `summary` wait for the next propagation.
+SUMMARY_PERIOD_MS: Final = 20.0
+
 # Settings as they are written in a file.
 Settings = Mapping[str, Any]
 # What each broker has to know of its place in a network, if all are told these settings.
@@ -90,8 +97,8 @@ class Entry:
     served: Callable[[Network, str], set[str]] = reachable
     # Whether notifications take the shortest way.
     is_direct: bool = True
-    # Whether no broker gets notifications that it has no use for. Masters and the center get all, and what is merged
-    # imperfectly lets more through.
+    # Whether no broker gets notifications that it has no use for. Masters and the center get all, what is merged
+    # imperfectly lets more through, and overlapping topics bring the same again.
     wastes_nothing: bool = True
     # Whether clients are told what was lost on the way while the network changed.
     detects_losses: bool = False
@@ -180,6 +187,13 @@ def _advertising_units(topology: Topology, settings: Settings) -> Mapping[str, S
     return _units(topology, settings)
 
 
+def _virtual_degrees(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
+    """The broker with most links has a virtual degree, less than its own. Only the suite has this."""
+    neighbors = topology.neighbors()
+    hub = max(topology.brokers, key=lambda broker: len(neighbors[broker]))
+    return {hub: {"degree": 1}}
+
+
 # --- entries ------------------------------------------------------------------------------------
 
 TREES: Final = ("line", "star", "balanced tree", "random tree")
@@ -252,6 +266,24 @@ ENTRIES: Final[dict[str, Entry]] = {
         keeps_texts=False,
         depends_on_order=True,
     ),
+    "summary": Entry("summary", ANY_NETWORK, summary_tables, is_direct=False, wastes_nothing=False),
+    "summary periodic": Entry(
+        "summary",
+        ANY_NETWORK,
+        summary_tables,
+        settings={"period_ms": SUMMARY_PERIOD_MS, "sends": "always", "next_broker": "nearest"},
+        is_direct=False,
+        wastes_nothing=False,
+    ),
+    "summary subsuming": Entry(
+        "summary",
+        ANY_NETWORK,
+        summary_tables,
+        _virtual_degrees,
+        {"subsumes": True, "period_ms": SUMMARY_PERIOD_MS, "next_broker": "spread"},
+        is_direct=False,
+        wastes_nothing=False,
+    ),
     "flooding": Entry("flooding", ANY_NETWORK, flooding_tables, wastes_nothing=False),
     "centralized": Entry(
         "centralized",
@@ -262,6 +294,10 @@ ENTRIES: Final[dict[str, Entry]] = {
         is_direct=False,
         wastes_nothing=False,
     ),
+    "unicast": Entry("unicast", ANY_NETWORK, unicast_tables),
+    # A broker that wants several topics of a notification gets several copies.
+    "overlapping multicast": Entry("overlapping multicast", ANY_NETWORK, overlapping_tables, wastes_nothing=False),
+    "disjunctive multicast": Entry("disjunctive multicast", ANY_NETWORK, disjunctive_tables),
     "dvmrp": Entry(
         "dvmrp",
         ANY_NETWORK,

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from msgspec import to_builtins
 
 from catchment.errors import InputError
 from catchment.routing.messages import SECOND, Time
-from catchment.routing.systems import system_named
+from catchment.routing.systems import SYSTEMS, system_named
 from catchment.sim.scenarios.behaviour import Behaviour, Report
 from catchment.sim.scenarios.measures import Measures
 from catchment.sim.scenarios.meter import Meter
@@ -25,6 +25,8 @@ from catchment.sim.scenarios.scenario import Scenario
 from catchment.sim.scenarios.settings import assigned, settings_for
 from catchment.sim.simulation import Simulation
 
+# What stands for all routing systems, in place of their names.
+ALL_SYSTEMS: Final = "all"
 # Tables are looked at so often.
 LOOK_EVERY: Time = SECOND
 
@@ -96,11 +98,12 @@ def _notes(scenario: Scenario, simulation: Simulation, measures: Measures) -> It
 def variants(
     scenario: Scenario, routings: Sequence[str] = (), seeds: Sequence[int] = (), assignments: Sequence[str] = ()
 ) -> list[Scenario]:
-    """The scenario for each routing system and each seed, its own unless others are given.
+    """The scenario for each routing system and each seed, its own unless others are given. ALL_SYSTEMS stands for
+    all systems.
 
     `assignments` are texts NAME=VALUE. Each applies to the systems that have the setting, and so do the settings of
     the scenario. InputError if no system has a setting that is assigned."""
-    systems = list(routings) or [scenario.routing]
+    systems = list(SYSTEMS) if list(routings) == [ALL_SYSTEMS] else list(routings) or [scenario.routing]
     for system in systems:
         system_named(system)
         if systems.count(system) > 1:
