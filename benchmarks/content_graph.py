@@ -81,25 +81,39 @@ class Measured:
 # --- building -----------------------------------------------------------------------------------
 
 
-def table_of(some: Sequence[Arrival]) -> tuple[ForwardingTable, float]:
-    """A router that has got these subscriptions, and the microseconds for each."""
-    table = ForwardingTable(FORWARDERS["labels"])
-    start = process_time()
-    for now, (node, interface, place) in enumerate(some):
-        table.subscribe(node, INTERFACES[interface], now)
-        if place is not None:
-            table.set_up(node, *place)
-    return table, (process_time() - start) / len(some) * 1e6
+class Router:
+    """A router with its table, and a matcher beside it. Both grow with the stream of subscriptions."""
 
+    def __init__(self, scenario: Scenario, stream: Sequence[Arrival]) -> None:
+        self.scenario = scenario
+        self.table = ForwardingTable(FORWARDERS["labels"])
+        self.matcher = Matcher()
+        self.some: Sequence[Arrival] = ()
+        # Seconds, in all.
+        self.table_s = self.matcher_s = 0.0
+        self._stream = stream
+        self._filters = [scenario.filter(topic) for topic in scenario.topics]
 
-def matcher_of(scenario: Scenario, some: Sequence[Arrival]) -> tuple[Matcher, float]:
-    matcher = Matcher()
-    filters = [scenario.filter(topic) for topic in scenario.topics]
-    start = process_time()
-    for id, (node, interface, _) in enumerate(some):
-        matcher.add(id, filters[node], group=interface)
-    matcher.prepare(True)
-    return matcher, (process_time() - start) / len(some) * 1e6
+    def grow(self, size: int) -> None:
+        """Until it has so many subscriptions."""
+        start, new = len(self.some), self._stream[len(self.some) : size]
+        self.some = self._stream[:size]
+        began = process_time()
+        for now, (node, interface, place) in enumerate(new, start):
+            self.table.subscribe(node, INTERFACES[interface], now)
+            if place is not None:
+                self.table.set_up(node, *place)
+        self.table_s += process_time() - began
+        began = process_time()
+        for id, (node, interface, _) in enumerate(new, start):
+            self.matcher.add(id, self._filters[node], group=interface)
+        self.matcher.prepare(True)
+        self.matcher_s += process_time() - began
+
+    @property
+    def subscription_us(self) -> tuple[float, float]:
+        """For each subscription so far: in the table, in the matcher."""
+        return self.table_s / len(self.some) * 1e6, self.matcher_s / len(self.some) * 1e6
 
 
 def deep_bytes(*objects: Any) -> int:
@@ -134,18 +148,15 @@ def scan(scenario: Scenario, some: Sequence[Arrival], document: Any) -> set[int]
     return {interface for node, interface, _ in some if matches(topics[node], document)}
 
 
-def measure(scenario: Scenario, some: Sequence[Arrival], rounds: int) -> tuple[Measured, ForwardingTable]:
-    table, subscription_us = table_of(some)
-    matcher, groups_subscription_us = matcher_of(scenario, some)
+def measure(router: Router, rounds: int) -> Measured:
+    scenario, some, table, matcher = router.scenario, router.some, router.table, router.matcher
     documents = scenario.documents(NOTIFICATIONS, SEED)
     headers = [scenario.nodes(document, table.graph) for document in documents]
     notifications = [scenario.notification(document) for document in documents]
     scanned = max(SCANNED_MIN, min(NOTIFICATIONS, SCANNED // len(some)))
-    check(scenario, some, table, matcher, scanned)
+    check(router, scanned)
     distinct = list(dict.fromkeys(headers))
-    measured = Measured(
-        scenario.name, len(some), [], [], [], [], [], subscription_us, groups_subscription_us, len(table.graph), 0, 0
-    )
+    measured = Measured(scenario.name, len(some), [], [], [], [], [], *router.subscription_us, len(table.graph), 0, 0)
     labels = getattr(table.forwarder, "labels", {})
     measured.table_bytes = deep_bytes(table.graph.parents, table.graph.children, table.subscribers, labels)
     measured.groups_bytes = matcher.stats().bytes
@@ -166,11 +177,12 @@ def measure(scenario: Scenario, some: Sequence[Arrival], rounds: int) -> tuple[M
                 times.append(timed(work, count))
     finally:
         gc.enable()
-    return measured, table
+    return measured
 
 
-def check(scenario: Scenario, some: Sequence[Arrival], table: ForwardingTable, matcher: Matcher, count: int) -> None:
+def check(router: Router, count: int) -> None:
     """All three find the same interfaces."""
+    scenario, some, table, matcher = router.scenario, router.some, router.table, router.matcher
     for document in scenario.documents(NOTIFICATIONS, SEED)[: min(count, 50)]:
         expected = scan(scenario, some, document)
         outputs = table.outputs(scenario.nodes(document, table.graph))
@@ -207,18 +219,17 @@ def _first_and_again(table: ForwardingTable, headers: Sequence[tuple[int, ...]])
 
 def run(scenario: Scenario, sizes: Sequence[int], rounds: int) -> tuple[list[Measured], Flatness | None]:
     stream = arrivals(scenario, max(sizes), len(INTERFACES), SEED)
+    router, small = Router(scenario, stream), Router(scenario, stream)
     results: list[Measured] = []
-    tables: dict[int, ForwardingTable] = {}
-    for size in sizes:
+    for size in sorted(sizes):
         print(f"{scenario.name}, {size:,} subscriptions", file=sys.stderr)
-        measured, tables[size] = measure(scenario, stream[:size], rounds)
-        results.append(measured)
-        print(line_of(measured), flush=True)
-        if size not in (FLAT_FROM, max(sizes)):
-            del tables[size]
-    ends = [size for size in sizes if size >= FLAT_FROM]
-    flat = flatness(scenario, tables[ends[0]], tables[ends[-1]], rounds) if len(ends) > 1 else None
-    return results, flat
+        router.grow(size)
+        results.append(measure(router, rounds))
+        print(line_of(results[-1]), flush=True)
+    if max(sizes) <= FLAT_FROM:
+        return results, None
+    small.grow(FLAT_FROM)
+    return results, flatness(scenario, small.table, router.table, rounds)
 
 
 # --- reporting ----------------------------------------------------------------------------------

@@ -87,7 +87,11 @@ def test_prepared_again_and_again_while_others_change_and_match(monkeypatch):
 
 
 UNITS = [{"unit": unit, "kind": "acyclic", "neighbors": [f"{unit}1"]} for unit in ("east", "west")]
-SETTINGS: dict[str, dict[str, object]] = {"siena hybrid": {"units": UNITS}, "centralized": {"center": "b"}}
+SETTINGS: dict[str, dict[str, object]] = {
+    "siena hybrid": {"units": UNITS},
+    "centralized": {"center": "b"},
+    "content graph": {"rendezvous": "b"},
+}
 
 
 @pytest.mark.parametrize("routing", SYSTEMS)
