@@ -11,7 +11,7 @@ content graph   Nodes come with the notification: the edge has found them (that 
                 apart, as "edge"). The router looks up their output labels. "First" is a header that the router meets
                 for the first time since a change, "again" is one that it has met: it keeps its answers.
 match_groups    `Matcher.match_groups` of this project on the content, the interfaces as groups. It stores equal filters
-                once, which the text's SIENA does not.
+                once, which the text's SIENA does not. It gets subscriptions by `add_many`, in pieces.
 linear scan     Every subscription is compared, in Python, as cheaply as the scenario allows.
 
 All three must find the same interfaces, and are checked to. Times are processor time, of whole rounds in which the
@@ -52,6 +52,8 @@ SIZES = (1, 1_000, 10_000, 100_000, 1_000_000)
 ROUNDS = 7
 INTERFACES = tuple(Neighbor(f"i{i}") for i in range(10))
 NOTIFICATIONS = 2_000
+# The matcher gets subscriptions in pieces, as fast as it can take them.
+ADDED_AT_ONCE = 10_000
 # A linear scan of a million takes long: so many comparisons a round, and no fewer notifications than this.
 SCANNED, SCANNED_MIN = 2_000_000, 2
 TARGET_US, TARGET_FLAT = 10.0, 1.2
@@ -81,25 +83,42 @@ class Measured:
 # --- building -----------------------------------------------------------------------------------
 
 
-def table_of(some: Sequence[Arrival]) -> tuple[ForwardingTable, float]:
-    """A router that has got these subscriptions, and the microseconds for each."""
-    table = ForwardingTable(FORWARDERS["labels"])
-    start = process_time()
-    for now, (node, interface, place) in enumerate(some):
-        table.subscribe(node, INTERFACES[interface], now)
-        if place is not None:
-            table.set_up(node, *place)
-    return table, (process_time() - start) / len(some) * 1e6
+class Router:
+    """A router with its table, and a matcher beside it. Both grow with the stream of subscriptions."""
 
+    def __init__(self, scenario: Scenario, stream: Sequence[Arrival]) -> None:
+        self.scenario = scenario
+        self.table = ForwardingTable(FORWARDERS["labels"])
+        self.matcher = Matcher()
+        self.some: Sequence[Arrival] = ()
+        # Seconds, in all.
+        self.table_s = self.matcher_s = 0.0
+        self._stream = stream
+        self._filters = [scenario.filter(topic) for topic in scenario.topics]
 
-def matcher_of(scenario: Scenario, some: Sequence[Arrival]) -> tuple[Matcher, float]:
-    matcher = Matcher()
-    filters = [scenario.filter(topic) for topic in scenario.topics]
-    start = process_time()
-    for id, (node, interface, _) in enumerate(some):
-        matcher.add(id, filters[node], group=interface)
-    matcher.prepare(True)
-    return matcher, (process_time() - start) / len(some) * 1e6
+    def grow(self, size: int) -> None:
+        """Until it has so many subscriptions."""
+        start, new = len(self.some), self._stream[len(self.some) : size]
+        self.some = self._stream[:size]
+        began = process_time()
+        for now, (node, interface, place) in enumerate(new, start):
+            self.table.subscribe(node, INTERFACES[interface], now)
+            if place is not None:
+                self.table.set_up(node, *place)
+        self.table_s += process_time() - began
+        began = process_time()
+        for chunk in range(0, len(new), ADDED_AT_ONCE):
+            piece = new[chunk : chunk + ADDED_AT_ONCE]
+            ids = range(start + chunk, start + chunk + len(piece))
+            filters = [self._filters[node] for node, _, _ in piece]
+            self.matcher.add_many(ids, filters, [interface for _, interface, _ in piece])
+        self.matcher.prepare(True)
+        self.matcher_s += process_time() - began
+
+    @property
+    def subscription_us(self) -> tuple[float, float]:
+        """For each subscription so far: in the table, in the matcher."""
+        return self.table_s / len(self.some) * 1e6, self.matcher_s / len(self.some) * 1e6
 
 
 def deep_bytes(*objects: Any) -> int:
@@ -134,18 +153,15 @@ def scan(scenario: Scenario, some: Sequence[Arrival], document: Any) -> set[int]
     return {interface for node, interface, _ in some if matches(topics[node], document)}
 
 
-def measure(scenario: Scenario, some: Sequence[Arrival], rounds: int) -> tuple[Measured, ForwardingTable]:
-    table, subscription_us = table_of(some)
-    matcher, groups_subscription_us = matcher_of(scenario, some)
+def measure(router: Router, rounds: int) -> Measured:
+    scenario, some, table, matcher = router.scenario, router.some, router.table, router.matcher
     documents = scenario.documents(NOTIFICATIONS, SEED)
     headers = [scenario.nodes(document, table.graph) for document in documents]
     notifications = [scenario.notification(document) for document in documents]
     scanned = max(SCANNED_MIN, min(NOTIFICATIONS, SCANNED // len(some)))
-    check(scenario, some, table, matcher, scanned)
+    check(router, scanned)
     distinct = list(dict.fromkeys(headers))
-    measured = Measured(
-        scenario.name, len(some), [], [], [], [], [], subscription_us, groups_subscription_us, len(table.graph), 0, 0
-    )
+    measured = Measured(scenario.name, len(some), [], [], [], [], [], *router.subscription_us, len(table.graph), 0, 0)
     labels = getattr(table.forwarder, "labels", {})
     measured.table_bytes = deep_bytes(table.graph.parents, table.graph.children, table.subscribers, labels)
     measured.groups_bytes = matcher.stats().bytes
@@ -166,11 +182,12 @@ def measure(scenario: Scenario, some: Sequence[Arrival], rounds: int) -> tuple[M
                 times.append(timed(work, count))
     finally:
         gc.enable()
-    return measured, table
+    return measured
 
 
-def check(scenario: Scenario, some: Sequence[Arrival], table: ForwardingTable, matcher: Matcher, count: int) -> None:
+def check(router: Router, count: int) -> None:
     """All three find the same interfaces."""
+    scenario, some, table, matcher = router.scenario, router.some, router.table, router.matcher
     for document in scenario.documents(NOTIFICATIONS, SEED)[: min(count, 50)]:
         expected = scan(scenario, some, document)
         outputs = table.outputs(scenario.nodes(document, table.graph))
@@ -207,18 +224,17 @@ def _first_and_again(table: ForwardingTable, headers: Sequence[tuple[int, ...]])
 
 def run(scenario: Scenario, sizes: Sequence[int], rounds: int) -> tuple[list[Measured], Flatness | None]:
     stream = arrivals(scenario, max(sizes), len(INTERFACES), SEED)
+    router, small = Router(scenario, stream), Router(scenario, stream)
     results: list[Measured] = []
-    tables: dict[int, ForwardingTable] = {}
-    for size in sizes:
+    for size in sorted(sizes):
         print(f"{scenario.name}, {size:,} subscriptions", file=sys.stderr)
-        measured, tables[size] = measure(scenario, stream[:size], rounds)
-        results.append(measured)
-        print(line_of(measured), flush=True)
-        if size not in (FLAT_FROM, max(sizes)):
-            del tables[size]
-    ends = [size for size in sizes if size >= FLAT_FROM]
-    flat = flatness(scenario, tables[ends[0]], tables[ends[-1]], rounds) if len(ends) > 1 else None
-    return results, flat
+        router.grow(size)
+        results.append(measure(router, rounds))
+        print(line_of(results[-1]), flush=True)
+    if max(sizes) <= FLAT_FROM:
+        return results, None
+    small.grow(FLAT_FROM)
+    return results, flatness(scenario, small.table, router.table, rounds)
 
 
 # --- reporting ----------------------------------------------------------------------------------

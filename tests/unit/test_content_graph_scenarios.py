@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import content_graph
-from benchmarks.content_graph import SEED, check, line_of, matcher_of, measure, report, run, sections, table_of
+from benchmarks.content_graph import SEED, Router, check, line_of, measure, report, run, sections
 from benchmarks.content_graph_scenarios import SCENARIOS, Scenario, arrivals
 
 ROOT = Path(__file__).parents[2]
@@ -49,8 +49,10 @@ def test_filters_say_the_same(scenario: Scenario):
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=list(BY_NAME))
 def test_all_three_ways_find_the_same(scenario: Scenario):
     some = arrivals(scenario, 200, 10, SEED)
-    table, _ = table_of(some)
-    check(scenario, some, table, matcher_of(scenario, some)[0], 20)
+    router = Router(scenario, some)
+    for size in (1, 50, 200):
+        router.grow(size)
+        check(router, 20)
     assert arrivals(scenario, 100, 10, SEED) == some[:100]
 
 
@@ -71,9 +73,11 @@ def test_the_report_keeps_the_sections_of_other_scenarios(monkeypatch: pytest.Mo
 def test_measuring_checks_the_answers(monkeypatch: pytest.MonkeyPatch):
     """A way that finds other interfaces is not measured."""
     scenario = BY_NAME["baseball"]
+    router = Router(scenario, arrivals(scenario, 200, 10, SEED))
+    router.grow(200)
     monkeypatch.setattr(scenario, "nodes", lambda document, graph: ())
     with pytest.raises(AssertionError):
-        measure(scenario, arrivals(scenario, 200, 10, SEED), 1)
+        measure(router, 1)
 
 
 def test_a_name_with_a_dash_is_a_benchmark():
