@@ -7,9 +7,12 @@ from hypothesis import strategies as st
 from catchment.model.cesql import Cesql
 from catchment.model.pattern import PATTERN_FILTERS_MAX
 from catchment.routing import messages as said
-from catchment.routing.baselines.messages import AddressedHeader, Registration
+from catchment.routing.baselines import messages as baseline
+from catchment.routing.baselines.messages import AddressedHeader, Graft, Prune, Registration
 from catchment.routing.content_graph import messages as graph
+from catchment.routing.parts.distance_vectors import Distances
 from catchment.routing.parts.link_states import Links
+from catchment.routing.propagation.messages import Filtered
 from catchment.routing.siena import messages as siena
 from catchment.routing.summary import messages as summary
 from catchment.routing.systems import SYSTEMS
@@ -55,6 +58,9 @@ HEADERS: dict[type, st.SearchStrategy[Any]] = {
     graph.ContentHeader: st.builds(
         graph.ContentHeader, hops, texts, st.booleans(), counts, node_ids, node_numbers, texts, st.booleans()
     ),
+    baseline.ReceiverHeader: st.builds(baseline.ReceiverHeader, hops, brokers, texts),
+    baseline.TopicHeader: st.builds(baseline.TopicHeader, hops, brokers, records),
+    baseline.ChannelHeader: st.builds(baseline.ChannelHeader, hops, brokers, records),
 }
 BATCHES: dict[type, st.SearchStrategy[Any]] = {
     header: st.builds(wire.Batch, several(st.builds(wire.Parcel, made, several(notifications))))
@@ -117,6 +123,10 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
     siena.WantsChange: st.builds(
         siena.WantsChange, brokers, records, records, several(some.filters), several(some.filters)
     ),
+    Distances: st.builds(Distances, several(st.tuples(brokers, some.ints))),
+    Filtered: st.builds(Filtered, brokers, some.filters),
+    Prune: st.builds(Prune, brokers),
+    Graft: st.builds(Graft, brokers),
     summary.WeighedLinks: st.builds(
         summary.WeighedLinks, brokers, records, several(st.tuples(brokers, costs)), st.none() | counts
     ),
@@ -128,6 +138,22 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
         *(records, records, several(texts), several(brokers), several(counts), several(counts), named_ids, rows, rows),
     ),
     Registration: st.builds(Registration, brokers, records, records, st.booleans(), several(subscribe | cancel)),
+    baseline.Subscribed: st.builds(
+        baseline.Subscribed,
+        brokers,
+        records,
+        st.none() | records,
+        several(st.tuples(texts, texts)),
+        several(st.tuples(st.tuples(texts, texts), wanted)),
+    ),
+    baseline.Channels: st.builds(
+        baseline.Channels,
+        brokers,
+        records,
+        st.none() | records,
+        several(records),
+        several(st.tuples(records, several(records))),
+    ),
     graph.NodesWanted: st.builds(
         graph.NodesWanted,
         texts,

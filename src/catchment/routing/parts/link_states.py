@@ -266,6 +266,13 @@ class LinkStates:
         for each in gone[:ROOM_AT_ONCE] or self._farthest_of_the_greatest_share(parents, near, origin, source):
             self._forget(each)
 
+    def forget_marked(self, but: str) -> None:
+        """Forgets all origins but one that are marked and still cannot be reached: a core needs room for what it keeps
+        for origins. Those that are not marked may have come a moment ago, and the other end of their link follows."""
+        reached = {but, *self.reached}
+        for origin in [origin for origin in self._unreached if origin not in reached]:
+            self._forget(origin)
+
     def _farthest_of_the_greatest_share(
         self, parents: Mapping[str, str | None], near: set[str], origin: str, source: Neighbor
     ) -> list[str]:

@@ -11,5 +11,7 @@ merging        siena merging
 general        siena general
 hybrid         siena hybrid
 summary        summary
-baselines      flooding, centralized
+multicast      propagation, dvmrp
+content_graph  content graph
+baselines      flooding, centralized, unicast, overlapping multicast, disjunctive multicast, perfect
 """
