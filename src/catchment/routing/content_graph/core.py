@@ -110,7 +110,7 @@ class ContentGraphCore:
     def _place(self, namespace: Namespace) -> Place:
         forwarder = FORWARDERS[self.settings.forwarding]
         has_copies = self.settings.preprocessing == "distributed" or forwarder.needs_whole_graph
-        copy = GraphCopy() if has_copies else None
+        copy = GraphCopy(namespace.preprocessor) if has_copies else None
         if namespace.rendezvous == self.name:
             rendezvous = Rendezvous(namespace, forwarder, self._order)
             router = Router(namespace.name, rendezvous.table, copy, rendezvous)

@@ -26,7 +26,7 @@ from catchment.routing.content_graph.forwarders import Forwarder
 from catchment.routing.content_graph.graph import GRAPH_NODES_MAX, ContentGraph
 from catchment.routing.content_graph.loss import SentLog
 from catchment.routing.content_graph.messages import Named, NodesWanted
-from catchment.routing.content_graph.preprocessors import FilterPreprocessor
+from catchment.routing.content_graph.preprocessors.making import preprocessor_of
 from catchment.routing.content_graph.settings import Namespace
 from catchment.routing.content_graph.table import ForwardingTable
 from catchment.routing.core import Table
@@ -56,7 +56,7 @@ class Rendezvous:
 
     def __init__(self, namespace: Namespace, forwarder: type[Forwarder], order: Iterator[int]) -> None:
         self.namespace = namespace
-        self.preprocessor = FilterPreprocessor()
+        self.preprocessor = preprocessor_of(namespace.preprocessor)
         self.table = ForwardingTable(forwarder, self.preprocessor.graph, owns_graph=False)
         self.log = SentLog(self.preprocessor.graph, order)
         self.version = 0

@@ -15,8 +15,8 @@ Every core has a client side, so a client cannot tell which routing system serve
   When there are more, the oldest are dropped and counted. What waits for all identities of one client, and for all
   clients, is bounded in bytes too: then the identity for which most waits loses its oldest (`shares.py`).
 
-Who may speak for an identity: its owner, and the client that the owner has mapped it to. The host checks that
-(`may_speak`) before it gives a request to the core. A request that is refused introduces no identity.
+Who may speak for an identity: its owner, and the client that the owner has mapped it to. The host checks that before it
+gives a request to the core (`node/access.py`). A request that is refused introduces no identity.
 
 `filters_of` says what an identity needs from the network: a core announces those filters to other brokers.
 """
@@ -24,7 +24,7 @@ Who may speak for an identity: its owner, and the client that the owner has mapp
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from catchment.errors import BadIdError, LimitError, shown
@@ -56,7 +56,7 @@ from catchment.routing.messages import (
     Unsubscribe,
     Wanted,
 )
-from catchment.routing.parts.identities import Due, Identity
+from catchment.routing.parts.identities import Due, Identities, Identity
 from catchment.routing.parts.recall import RecallingMatcher
 from catchment.routing.parts.shares import Limits, Shares
 from catchment.routing.parts.wanted import cancels, filters_for, text_bytes
@@ -75,23 +75,19 @@ IDENTITY_SUBSCRIPTIONS_MAX: Final = 100_000
 # Advertisements of one identity: some systems compare each of them with every notification that it publishes.
 IDENTITY_ADVERTISEMENTS_MAX: Final = 1_000
 
-
 # For each subscription to a pattern: its id, and the places in the pattern of the filters that match.
 _Steps = tuple[tuple[str, tuple[int, ...]], ...]
 # An identity, the ids of its filter subscriptions that match, and its pattern subscriptions of which a filter matches.
 Interested = tuple[Identity, tuple[str, ...], _Steps]
 
 
-class ClientSide:
+class ClientSide(Identities):
     """The identities at a broker, and what they want. `watching` has the monitors of their patterns."""
 
     def __init__(self, watching: Watching | None = None) -> None:
+        super().__init__()
         self.watching = Watching() if watching is None else watching
         self.matcher = RecallingMatcher(self._interested)
-        self._identities: dict[str, Identity] = {}
-        # By owner, and by handler: the names of its identities.
-        self._by_owner: dict[Client, dict[str, None]] = {}
-        self._by_client: dict[Client, dict[str, None]] = {}
         limits = Limits(SUSPENDED_BYTES_MAX, CLIENT_SUSPENDED_BYTES_MAX, BROKER_SUSPENDED_BYTES_MAX)
         self._waiting_shares: Shares[Client, str] = Shares(limits)
         # Of identities that are gone.
@@ -104,35 +100,6 @@ class ClientSide:
         self._text_bytes = 0
 
     # --- identities ---
-
-    def __contains__(self, identity: str) -> bool:
-        return identity in self._identities
-
-    def __iter__(self) -> Iterator[Identity]:
-        return iter(self._identities.values())
-
-    def __len__(self) -> int:
-        return len(self._identities)
-
-    def get(self, identity: str) -> Identity | None:
-        return self._identities.get(identity)
-
-    def may_speak(self, client: Client, identity: str) -> bool:
-        """Whether a client may ask for something under this name. It may introduce a name that nobody has."""
-        known = self._identities.get(identity)
-        return known is None or client in (known.owner, known.client)
-
-    def owned_by(self, client: Client) -> Set[str]:
-        """The names of the identities that a client has introduced. Not a copy."""
-        return self._by_owner.get(client, {}).keys()
-
-    def mapped_to(self, client: Client) -> Set[str]:
-        """The names of the identities of others whose handler a client is."""
-        return self._by_client.get(client, {}).keys() - self.owned_by(client)
-
-    def identities_of(self, client: Client) -> list[Identity]:
-        """The identities whose handler a client is."""
-        return [self._identities[name] for name in self._by_client.get(client, ())]
 
     def client_up(self, client: Client, message: ClientUp) -> None:
         """A client has connected: it is the handler of its identity from now on."""
@@ -152,28 +119,11 @@ class ClientSide:
             self._forget(identity)
         return gone
 
-    def _identity(self, name: str, client: Client) -> Identity:
-        """The identity of this name; the client introduces it if there is none."""
-        identity = self._identities.get(name)
-        if identity is None:
-            identity = self._identities[name] = Identity(name, client, client)
-            self._by_owner.setdefault(client, {})[name] = None
-            self._by_client.setdefault(client, {})[name] = None
-        return identity
-
-    def _hand_over(self, identity: Identity, client: Client) -> None:
-        """From now on, the client is the handler of the identity."""
-        _discard(self._by_client, identity.client, identity.name)
-        identity.client = client
-        self._by_client.setdefault(client, {})[identity.name] = None
-
     def _forget(self, identity: Identity) -> None:
-        _discard(self._by_owner, identity.owner, identity.name)
-        _discard(self._by_client, identity.client, identity.name)
         waiting = self._waiting_shares.size(identity.owner, identity.name)
         self._waiting_shares.grow(identity.owner, identity.name, -waiting)
-        self._old_before += identity.newest.old_count
-        del self._identities[identity.name]
+        self._old_before += identity.old_count
+        super()._forget(identity)
 
     # --- subscriptions and advertisements ---
 
@@ -428,7 +378,7 @@ class ClientSide:
     def old_count(self) -> int:
         """Deliveries that were not made because the notification was not newer than the last one of its source, since
         the start."""
-        return self._old_before + sum(identity.newest.old_count for identity in self._identities.values())
+        return self._old_before + sum(identity.old_count for identity in self)
 
     def tables(self) -> list[Table]:
         """One table for all clients together; none if there are no subscriptions."""
@@ -437,13 +387,6 @@ class ClientSide:
     def leftovers(self) -> list[str]:
         count = self._subscriptions_count
         return [f"{count} subscriptions of clients"] if count else []
-
-
-def _discard(names_by_client: dict[Client, dict[str, None]], client: Client, name: str) -> None:
-    names = names_by_client[client]
-    del names[name]
-    if not names:
-        del names_by_client[client]
 
 
 def _has_anything(identity: Identity) -> bool:
