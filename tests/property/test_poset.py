@@ -16,6 +16,7 @@ from catchment.model.filter import Filter
 from catchment.model.strings import UNDECIDED
 from catchment.routing.poset import Case, K, Poset
 from catchment.routing.poset.codes import member, spans
+from catchment.routing.poset.grams import had_by, needed_by
 from tests import strategies
 
 
@@ -280,3 +281,13 @@ def test_a_solid_span_around_a_plain_one_is_a_superset(first: Values, second: Va
 def test_a_member_is_in_its_set(values: Values) -> None:
     value = member(values)
     assert value == UNDECIDED or value in values or not values
+
+
+grammed = strategies.small_string_filters | strategies.cased_filters | strategies.routed_filters
+
+
+@given(grammed, grammed)
+def test_grams_rule_out_no_filter_that_covers(wider, narrower):
+    if wider.routed.covers(narrower.routed) and narrower.routed.boxes:
+        needs, has = needed_by(wider.routed.boxes), had_by(narrower.routed.boxes[0])
+        assert needs & ~has == 0

@@ -12,7 +12,7 @@ from catchment.model.notification import Notification
 from catchment.routing.messages import Beat, Gap, LinkReport, Parting
 from catchment.routing.systems import SYSTEMS
 from catchment.wire.frames import batch_frame, frame
-from catchment.wire.greetings import ThisBroker
+from catchment.wire.greetings import ThisBroker, request_problem
 from catchment.wire.messages import (
     Accepted,
     Batch,
@@ -150,7 +150,8 @@ LINK_KINDS: tuple[type, ...] = (*SYSTEMS[ROUTING].messages, LinkReport, Beat, Pa
 
 note = st.builds(Notification, st.dictionaries(st.sampled_from("xyz"), st.integers(0, 9)))
 by_client = st.one_of(
-    st.builds(_asks, st.builds(Request, st.just(0), requests)),
+    # Those with names that nobody may use are answered otherwise.
+    st.builds(_asks, st.builds(Request, st.just(0), requests.filter(lambda request: request_problem(request) is None))),
     st.builds(_asks, KINDS[Look]),
     st.builds(_asks, st.builds(Publish, st.integers(0, 1), st.lists(note | notifications, max_size=3).map(tuple))),
 )

@@ -2,8 +2,8 @@
 
 import pytest
 
+from catchment.broker.connection import Connection
 from catchment.broker.http.protocols import HttpConnection
-from catchment.broker.server import Broker
 from catchment.model.cesql import Cesql
 from catchment.node import Node
 from tests.fuzz import filters, runs
@@ -49,9 +49,8 @@ def a_client_is_forgotten_by_the_connection_only(patch: pytest.MonkeyPatch) -> F
     return RUNS[0]
 
 
-def a_task_raises(patch: pytest.MonkeyPatch) -> FuzzRun:
-    patch.setattr(Broker, "drained", failing)
-    patch.setattr("catchment.broker.connection.Connection.is_behind", lambda self: setattr(self, "_was_behind", True))
+def what_the_loop_calls_raises(patch: pytest.MonkeyPatch) -> FuzzRun:
+    patch.setattr(Connection, "_flush", failing)
     return RUNS[0]
 
 
@@ -79,7 +78,7 @@ def memory_grows(patch: pytest.MonkeyPatch) -> FuzzRun:
 MISTAKES = (
     a_request_raises,
     a_client_is_forgotten_by_the_connection_only,
-    a_task_raises,
+    what_the_loop_calls_raises,
     reading_cesql_takes_too_many_steps,
     reading_raises_what_is_no_error_of_ours,
     a_bad_body_is_answered_twice,

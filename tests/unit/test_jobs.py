@@ -13,7 +13,7 @@ from catchment.model.budget import steps_used
 from catchment.model.filter import RELATION_STEPS_MAX
 from catchment.node import Node
 from catchment.node.jobs import SLICE_CANCELLED_MAX, SLICE_COMPARED_MAX, SLICE_STEPS_MAX, TURN
-from catchment.node.node import ClientState
+from catchment.node.kept import ClientState
 from catchment.routing.messages import (
     Advertise,
     Cancel,
@@ -193,8 +193,8 @@ def test_an_unsubscription_is_compared_in_slices(wanted):
     assert max(costs) <= SLICE_STEPS_MAX + RELATION_STEPS_MAX
     assert len(costs) >= 3
     assert busy.subscriptions == kept
-    answers = [each for each in busy.alice.taken() if each[0] == "answer"]
-    assert answers == [("answer", 9, []), ("answer", 10, [])]
+    answers = [each for each in busy.alice.taken() if isinstance(each, tuple)]
+    assert [each for each in answers if each[0] == "answer"] == [("answer", 9, []), ("answer", 10, [])]
 
 
 def test_small_requests_take_no_turn():

@@ -16,7 +16,7 @@ from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.node import Node
 from catchment.routing.messages import Client, ClientUp, Deliver, LinkUp, Neighbor, Routed, Subscribe
-from catchment.routing.systems import SYSTEMS
+from catchment.routing.systems import live_systems
 
 ROWS = [{"x": x, "y": x % 7} for x in range(40)]
 
@@ -94,7 +94,7 @@ SETTINGS: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.mark.parametrize("routing", SYSTEMS)
+@pytest.mark.parametrize("routing", live_systems())
 def test_every_core_can_be_prepared(routing):
     core = Config("b", routing=routing, settings=SETTINGS.get(routing, {})).make_core()
     reader, neighbor = Client("reader"), Neighbor("east1")

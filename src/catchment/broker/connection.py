@@ -319,9 +319,13 @@ class Connection(asyncio.Protocol):
             for event in self._events:
                 self._handle(event)
                 if slice.is_over() or self._is_resting:
-                    return self._events is not None and not self._is_resting
+                    return self._can_go_on
             self._has_handled()
         return False
+
+    @property
+    def _can_go_on(self) -> bool:
+        return self._events is not None and not self._is_resting
 
     def crash(self) -> None:
         self.abort("an internal error of the broker: see its log")
@@ -416,7 +420,10 @@ class Connection(asyncio.Protocol):
         else:
             # A neighbor tells all that it knows at once. If we closed while that is unread, the system would reset the
             # connection, and the neighbor would see that and not our reason. So it may read, and close; what it still
-            # sends is dropped.
+            # sends is dropped, also if nothing was to be read for now.
+            if not self._is_reading:
+                self._is_reading = True
+                cast("asyncio.Transport", self._transport).resume_reading()
             self._transport.write_eof()
             self._closing = self._loop.call_later(READ_GOODBYE_S_MAX, self._transport.abort)
         self._drop_reads()

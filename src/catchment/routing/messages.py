@@ -69,10 +69,13 @@ HOPS_RANGE: Final = 2**31
 
 Number = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
 LinkCost = Annotated[int, Meta(ge=1, le=LINK_COST_MAX)]
-# As in `wire/greetings.py`: `@` begins the names of what is inside a broker, `*` stands for all brokers; and a line end
-# in a name could forge a line of a log.
+# As `model/names.py` says: `@` begins the names of what is inside a broker, `*` stands for all, and a line end in a
+# name could forge a line of a log.
 BrokerName = Annotated[
-    str, Meta(min_length=1, max_length=IDENTITY_CODEPOINTS_MAX, pattern=r"^(?!@)(?!\*\Z)[^\x00-\x1f\x7f]+\Z")
+    str,
+    Meta(
+        min_length=1, max_length=IDENTITY_CODEPOINTS_MAX, pattern=r"^(?!@)(?!\*\Z)[^\x00-\x1f\x7f-\x9f\u2028\u2029]+\Z"
+    ),
 ]
 
 

@@ -25,6 +25,7 @@ from catchment.routing.messages import (
     ClientSaid,
     Deliver,
     DeliverSequence,
+    Gap,
     Refuse,
     SetTimer,
     Subscribe,
@@ -113,6 +114,9 @@ class _Outlet:
         pass
 
     def tell_lost(self, identity: str, count: int) -> None:
+        pass
+
+    def tell_gap(self, gap: Gap) -> None:
         pass
 
     def answer(self, number: int, refusals: Any) -> None:

@@ -4,11 +4,13 @@ centralized                                    Registration, AddressedHeader
 unicast                                        Subscribed, ReceiverHeader
 overlapping multicast                          Subscribed, TopicHeader
 disjunctive multicast                          Subscribed, Channels, ChannelHeader
+dvmrp                                          Prune, Graft
 """
 
 from __future__ import annotations
 
 from catchment.routing.messages import BrokerMessage, BrokerName, Cancel, Header, Number, Subscribe, Wanted
+from catchment.routing.parts.distance_vectors import INFINITY
 from catchment.routing.settings import Settings
 
 # An identity, and the id of one of its subscriptions.
@@ -86,3 +88,25 @@ class ChannelHeader(Header, frozen=True, gc=False):
 
     origin: BrokerName
     channel: Number
+
+
+# --- DVMRP --------------------------------------------------------------------------------------
+
+
+class Prune(BrokerMessage, frozen=True):
+    """Nobody behind the sender subscribes to anything: it wants nothing that is published at `publisher`."""
+
+    publisher: BrokerName
+
+
+class Graft(BrokerMessage, frozen=True):
+    """Cancels the `Prune` of the sender."""
+
+    publisher: BrokerName
+
+
+class DvmrpSettings(Settings, frozen=True):
+    """A `prune_timeout_s` of 0 means that prunes do not expire."""
+
+    infinity: int = INFINITY
+    prune_timeout_s: float = 0.0

@@ -397,9 +397,8 @@ class Index:
             ids = ids[self._wide[2 * slot + 1][ids] <= high]
         candidates = _sorted_out(ids, self._solid, row.is_plain)
         # A coverer needs no gram that our sample lacks.
-        for word, has in zip(self._needs, _words(row.has), strict=True):
-            candidates = candidates.where(lambda doubtful, word=word, has=has: word[doubtful] & ~has == 0)
-        return candidates
+        needs, has = self._needs, _words(row.has)
+        return candidates.where(lambda ids: (needs[0][ids] & ~has[0] | needs[1][ids] & ~has[1]) == 0)
 
     def covered(self, row: Row) -> Candidates:
         """Rows that `row` could cover."""
@@ -417,10 +416,10 @@ class Index:
             ids = ids[self._tight[2 * slot][ids] >= low]
             ids = ids[self._tight[2 * slot + 1][ids] >= high]
         candidates = _sorted_out(ids, self._plain, row.is_solid)
-        for word, needs in zip(self._has, _words(row.needs), strict=True):
-            if needs:
-                candidates = candidates.where(lambda doubtful, word=word, needs=needs: needs & ~word[doubtful] == 0)
-        return candidates
+        if not row.needs:
+            return candidates
+        needs, has = _words(row.needs), self._has
+        return candidates.where(lambda ids: (needs[0] & ~has[0][ids] | needs[1] & ~has[1][ids]) == 0)
 
     def _words(self, row: Row) -> Iterator[tuple[npt.NDArray[np.int64], int]]:
         yield self._masks[0], row.mask & WORD

@@ -21,7 +21,7 @@ All results are in the order of insertion.
 
 Where `covers` reaches a limit of the model and answers "no" wrongly, an edge may be missing. No edge is ever wrong.
 
-A filter whose place takes more than PLACE_STEPS_MAX to find is kept *apart*: it is a node without edges, which is in no
+A filter whose place takes too many steps to find is kept *apart*: it is a node without edges, which is in no
 index, so later filters are not compared with it. To a broker it is a root: it is forwarded as it is. A search that
 takes more than that finds nothing.
 """
@@ -47,8 +47,10 @@ from catchment.routing.poset.index import Candidates, Ids, Index, Row
 
 K = TypeVar("K", Filter, Advertisement)
 
-# Steps of about a microsecond (`model/budget.py`) that it may take to find the place of a filter, or to search.
+# Steps of about a microsecond (`model/budget.py`) that it may take to find what covers a filter.
 PLACE_STEPS_MAX: Final = 2_000
+# The same for what it covers: a wide filter that covers many others is rare, and saves more than it costs.
+COVERED_STEPS_MAX: Final = 8_000
 # What it takes to compare two filters that the index leaves in doubt, without what `covers` charges.
 _COMPARED_STEPS: Final = 8
 # Rows that the index rules out in a step: it compares columns of integers.
@@ -119,9 +121,8 @@ class Poset(Generic[K]):
         """The row of a filter, the nodes that cover it, and the nodes that it covers; BudgetSpent if that takes too
         much."""
         row = self._row(filter)
-        until = steps_used() + PLACE_STEPS_MAX
         try:
-            return row, self._coverers(filter, row, until), self._covered(filter, row, until)
+            return row, self._coverers(filter, row), self._covered(filter, row)
         except BudgetSpent:
             self._index.release(row)
             raise
@@ -199,29 +200,31 @@ class Poset(Generic[K]):
             return self._in_order(self._graph.descendants({node}))
         return self._in_order(self._asked(filter, self._covered).tolist())
 
-    def _asked(self, filter: K, search: Callable[[K, Row, int], Ids]) -> Ids:
+    def _asked(self, filter: K, search: Callable[[K, Row], Ids]) -> Ids:
         """The nodes that a search finds for a filter that is no node; none past the budget."""
         try:
             row = self._row(filter)
         except BudgetSpent:
             return _NO_NODES
         try:
-            return search(filter, row, steps_used() + PLACE_STEPS_MAX)
+            return search(filter, row)
         except BudgetSpent:
             return _NO_NODES
         finally:
             self._index.release(row)
 
-    def _coverers(self, filter: K, row: Row, until: int) -> Ids:
-        """The nodes that cover a filter, which has this row; BudgetSpent if it takes more steps than `until`."""
+    def _coverers(self, filter: K, row: Row) -> Ids:
+        """The nodes that cover a filter, which has this row; BudgetSpent past PLACE_STEPS_MAX."""
+        until = steps_used() + PLACE_STEPS_MAX
         candidates = self._index.coverers(row)
         if not self._is_in_doubt(candidates, until):
             return candidates.sure
         sample = _sample(filter)
         return candidates.settled(_until(until, lambda node: _covers(self._at(node), filter, sample)))
 
-    def _covered(self, filter: K, row: Row, until: int) -> Ids:
-        """The nodes that a filter covers, which has this row; BudgetSpent if it takes more steps than `until`."""
+    def _covered(self, filter: K, row: Row) -> Ids:
+        """The nodes that a filter covers, which has this row; BudgetSpent past COVERED_STEPS_MAX."""
+        until = steps_used() + COVERED_STEPS_MAX
         candidates = self._index.covered(row)
         if not self._is_in_doubt(candidates, until):
             return candidates.sure

@@ -204,11 +204,16 @@ class GeneralCore:
                 assert_never(message)
 
     def _check_room(self, message: Wants | WantsChange) -> None:
-        """LimitError if there is no room for what a neighbor states."""
+        """LimitError if there is no room for what a neighbor states, even without those who cannot be reached."""
         if isinstance(message, Wants):
-            self.remote.check_room(len(message.filters) - len(self.remote.of(message.origin)))
+            more = len(message.filters) - len(self.remote.of(message.origin))
         else:
-            self.remote.check_room(len(message.announced))
+            more = len(message.announced)
+        try:
+            self.remote.check_room(more)
+        except LimitError:
+            self.links.forget_marked(message.origin)
+            self.remote.check_room(more)
 
     def _on_wants(self, message: Wants, source: Neighbor, now: Time) -> list[Action]:
         if message.origin == self.name:

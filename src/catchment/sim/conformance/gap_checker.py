@@ -44,6 +44,8 @@ class GapChecker:
     # When it was published, and who should get it.
     _owed: dict[Published, tuple[Time, set[str]]] = field(default_factory=dict)
     _not_accepted: dict[Published, tuple[Time, set[str]]] = field(default_factory=dict)
+    # By publisher, the broker that it was at when it last published.
+    _homes: dict[str, str | None] = field(default_factory=dict)
 
     # --- what clients do ---
 
@@ -62,6 +64,9 @@ class GapChecker:
     def retracts(self, identity: str) -> None:
         """A publisher takes back an advertisement: what is under way may be dropped rightly."""
         self._offers.pop(identity, None)
+        self._drop_under_way(identity)
+
+    def _drop_under_way(self, identity: str) -> None:
         for kept in (self._owed, self._not_accepted):
             for key in [key for key in kept if key[0] == identity]:
                 del kept[key]
@@ -71,6 +76,11 @@ class GapChecker:
         assert source is not None
         assert seq is not None
         assert time is not None
+        if self._homes.get(source, client.home) != client.home:
+            # It has gone to another broker. What it publishes there may overtake what it published before, which is
+            # dropped then: clients keep the order of a publisher.
+            self._drop_under_way(source)
+        self._homes[source] = client.home
         offers = self._offers.get(client.identity, ())
         if self.needs_advertisements and not any(offer.matches(notification) for offer in offers):
             return

@@ -1,4 +1,5 @@
-"""The baselines: flooding, centralized, unicast, overlapping multicast, disjunctive multicast."""
+"""The baselines: flooding, centralized, unicast, overlapping multicast, disjunctive multicast, perfect. DVMRP is in
+`multicast.py`."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from catchment.routing.baselines.disjunctive import DisjunctiveCore
 from catchment.routing.baselines.flooding import FloodingCore
 from catchment.routing.baselines.informed import InformedCore
 from catchment.routing.baselines.overlapping import OverlappingCore
+from catchment.routing.baselines.perfect import PerfectCore
 from catchment.routing.baselines.topics import TopicCore
 from catchment.routing.baselines.unicast import UnicastCore
 from catchment.sim.conformance.checkers import Network, reachable, side_of
@@ -20,6 +22,13 @@ from catchment.sim.simulation import SimClient, Simulation
 def flooding_tables(simulation: Simulation) -> Iterator[str | Checked]:
     """A broker that tells its neighbors nothing holds what its own clients want, and nothing else."""
     for broker, _ in alive(simulation, FloodingCore):
+        yield Checked(broker, {})
+
+
+@Ideal
+def perfect_tables(simulation: Simulation) -> Iterator[str | Checked]:
+    """The same: a broker that sees everything need not hold anything."""
+    for broker, _ in alive(simulation, PerfectCore):
         yield Checked(broker, {})
 
 
