@@ -87,7 +87,7 @@ CLOCK_USERS = ("broker/*", "client/*")
 WITH_PRIVATE_NAMES = ("catchment", "tests")
 # The folders beside src that have code, and the files there that may use private names.
 BESIDE = ("benchmarks", "examples", "tests", "tools")
-PLANTING = ("tests/conformance/*", "tests/live/*")
+PLANTING = ("tests/conformance/*", "tests/live/*", "tests/unit/*_mutants.py")
 # What everybody may use of a named tuple. These begin with an underscore only to leave all other names to its fields.
 OF_NAMED_TUPLES = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}
 

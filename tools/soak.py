@@ -6,6 +6,9 @@
 ./dev soak --live 50                         live runs alone
 ./dev soak --system 'siena general' --network ring --seed 7
                                              one run again, made small if it fails; live with --live 1
+./dev soak --fuzz                            a broker is told 1,000,000 frames, 100,000 filters and 50,000 HTTP requests
+                                             that are made or changed at random; --fuzz-share 0.01 makes a hundredth
+./dev soak --fuzz frames --seed 7            one run of the fuzzer again
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tests.liv
 
 from catchment.sim.conformance.entries import ENTRIES, NETWORKS, Run, all_runs, unchecked_systems
 from catchment.sim.conformance.runs import outcome_of
+from tests.fuzz import runs as fuzz
 from tests.live import runs as live
 from tests.live.hosts import Hosts
 
@@ -45,6 +49,7 @@ class Outcome(Protocol):
 
 
 O = TypeVar("O", bound=Outcome)  # noqa: E741
+R = TypeVar("R")
 
 
 def chosen(given: argparse.Namespace, runs_max: int, runs_of: Callable[[Sequence[int]], Sequence[Run]]) -> list[Run]:
@@ -73,7 +78,7 @@ def live_outcome_of(run: Run) -> live.LiveOutcome:
     return live.outcome_of(run, hosts())
 
 
-def outcomes(what: str, of: Callable[[Run], O], runs: Sequence[Run], processes: int | None, chunk: int) -> list[O]:
+def outcomes(what: str, of: Callable[[R], O], runs: Sequence[R], processes: int | None, chunk: int) -> list[O]:
     """The outcomes of the runs that went wrong."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     wrong = []
@@ -87,9 +92,7 @@ def outcomes(what: str, of: Callable[[Run], O], runs: Sequence[Run], processes: 
     return wrong
 
 
-def made(
-    what: str, of: Callable[[Run], O], runs: Sequence[Run], processes: int | None = None, chunk: int = CHUNK
-) -> bool:
+def made(what: str, of: Callable[[R], O], runs: Sequence[R], processes: int | None = None, chunk: int = CHUNK) -> bool:
     """Makes runs; whether there were any, and nothing was wrong."""
     start = time.perf_counter()
     wrong = outcomes(what, of, runs, processes, chunk)
@@ -107,7 +110,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, help="this seed alone")
     parser.add_argument("--system", choices=list(ENTRIES), help="this entry of the suite alone")
     parser.add_argument("--network", choices=list(NETWORKS), help="this kind of network alone")
+    parser.add_argument(
+        "--fuzz", nargs="?", const="all", choices=["all", *fuzz.SIZES], help="fuzz a broker, and no more"
+    )
+    parser.add_argument("--fuzz-share", type=float, default=1.0, help="which share of all that the fuzzer makes")
     given = parser.parse_args(arguments)
+    if given.fuzz is not None:
+        return 0 if made("fuzz", fuzz.outcome_of, fuzz_runs(given), chunk=1) else 1
     if unchecked := unchecked_systems():
         print(f"the suite has no entry for {', '.join(unchecked)}")
         return 1
@@ -119,6 +128,15 @@ def main(arguments: Sequence[str]) -> int:
         runs = chosen(given, live_count, live_runs if given.network is None else all_runs)
         results.append(made("live", live_outcome_of, runs, LIVE_AT_ONCE, LIVE_CHUNK))
     return 0 if results and all(results) else 1
+
+
+def fuzz_runs(given: argparse.Namespace) -> list[fuzz.FuzzRun]:
+    kinds = list(fuzz.SIZES) if given.fuzz == "all" else [given.fuzz]
+    if given.seed is not None:
+        return [fuzz.FuzzRun(kind, given.seed) for kind in kinds]
+    counts = {kind: round(fuzz.SOAK_COUNTS[kind] * given.fuzz_share) for kind in kinds}
+    print(f"fuzz: {', '.join(f'{count:,} {kind}' for kind, count in counts.items())}, seeds from {given.from_seed}")
+    return fuzz.runs_of(counts, given.from_seed)
 
 
 def counts(given: argparse.Namespace) -> tuple[int, int]:

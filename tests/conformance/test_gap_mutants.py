@@ -9,6 +9,8 @@ from catchment.node import Node
 from catchment.node.gaps import Gaps, GapTimes, Past
 from catchment.routing.messages import Gap, LinkReport, Neighbor, Time
 from catchment.sim.conformance import runs
+from catchment.sim.conformance.entries import ENTRIES, Run
+from catchment.sim.conformance.gap_checker import GapChecker
 from tests.conformance.planted import Plant, assert_found
 
 SEEDS = range(1, 9)
@@ -93,13 +95,13 @@ def test_a_planted_mistake_is_found(plant: Plant, entry: str, monkeypatch: pytes
 def test_runs_lose_things_and_tell_them(monkeypatch: pytest.MonkeyPatch):
     """Else nothing above would mean anything."""
     checkers: list[Any] = []
-    made = runs.GapChecker
+    made = GapChecker
 
     def kept(*given: Any) -> Any:
         checkers.append(made(*given))
         return checkers[-1]
 
     monkeypatch.setattr(runs, "GapChecker", kept)
-    for network in runs.ENTRIES["siena acyclic"].networks:
-        assert runs.outcome_of(runs.Run("siena acyclic", network, 1)).violation is None
+    for network in ENTRIES["siena acyclic"].networks:
+        assert runs.outcome_of(Run("siena acyclic", network, 1)).violation is None
     assert sum(checker.losses_told for checker in checkers) > 5

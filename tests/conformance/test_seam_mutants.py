@@ -83,7 +83,7 @@ def a_link_is_not_told_that_it_is_up(patch: pytest.MonkeyPatch) -> None:
 
 
 def refusals_are_not_answered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Node, "_publish", lambda self, *given, publish=Node._publish: publish(self, *given) and [])
+    patch.setattr(Node, "_taken", lambda self, *given, taken=Node._taken: taken(self, *given) and [])
 
 
 # --- what brokers say ---------------------------------------------------------------------------

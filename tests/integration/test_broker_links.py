@@ -11,6 +11,8 @@ from catchment.broker.config import Config, read_config
 from catchment.broker.server import Broker
 from catchment.errors import InputError
 from catchment.routing.messages import Header, LinkDown, LinkUp, Neighbor, Routed, Subscribe
+from catchment.routing.parts import link_states
+from catchment.routing.parts.link_states import Links
 from catchment.routing.siena.messages import Interest, OriginHeader
 from catchment.wire import session as session_module
 from catchment.wire.frames import VERSION, batch_frame, frame
@@ -390,3 +392,45 @@ def test_who_takes_what_waits_for_it_is_alive_however_late_its_answer(monkeypatc
                 assert link.is_alive()
 
     run(work())
+
+
+# --- a neighbor that is refused hears why -------------------------------------------------------
+
+
+def test_a_newcomer_that_finds_no_room_hears_why_though_it_has_said_much(caplog, monkeypatch):
+    """It tells all that it knows at once: a connection closed with that unread would be reset, and the reason lost."""
+    caplog.set_level("INFO")
+
+    async def work():
+        async with broker("a") as a, broker("b", (a.address,)) as b:
+            await until(lambda: a.node.links and b.node.links)
+            await until(lambda: "b" in a.node.core.links.records)
+            monkeypatch.setattr(link_states, "BROKERS_MAX", 2)
+            async with broker("c", (a.address,)), client(b, "bob") as bob:
+                downs = lambda: [  # noqa: E731
+                    record.reason
+                    for record in caplog.records
+                    if record.message == "link down" and (record.broker, record.neighbor) == ("c", "a")
+                ]
+                await until(downs)
+                assert {*downs()} == {"BROKERS_MAX is 2, found one more; split the network"}
+                # Those that are there go on.
+                subscription = await bob.subscribe("x any")
+                await bob.publish({"x": 1}, ack="accepted")
+                assert (await subscription.get()).notification["x"] == 1
+
+    run(work())
+
+
+def test_numbers_from_far_ahead_end_the_link_with_a_reason_and_no_traceback(caplog):
+    async def work():
+        async with broker("a") as a, await Raw.neighbor(a, "m", a.config.routing) as liar:
+            liar.say(frame(Links("a", 2**62, ()), 1_000), frame(Links("m", 2**62, ()), 1_000))
+            assert "s ahead of the clock here" in await liar.goodbye()
+        async with broker("a") as a, await Raw.neighbor(a, "m", a.config.routing) as liar:
+            liar.say(frame(Links("a", 2**64 - 1, ()), 1_000))
+            assert "bad frame: Expected `int` <= 4611686018427387904" in await liar.goodbye()
+            assert a.node.core.links.seq < 2**62
+
+    run(work())
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -212,7 +212,10 @@ def test_a_client_whose_name_was_taken_comes_back(monkeypatch):
     run(work())
 
 
-def test_who_waits_for_a_name_has_it_as_soon_as_it_is_free():
+def test_who_waits_for_a_name_has_it_as_soon_as_it_is_free(monkeypatch):
+    # Not because the first had no time to answer.
+    monkeypatch.setattr(session_module, "ANSWER_S_MAX", 1_000)
+
     async def work():
         async with broker() as b, await Raw.client(b, "alice") as first, await Raw.dial(b.address) as second:
             second.say(Hello((VERSION, VERSION), "client", "alice"))
@@ -249,6 +252,7 @@ def test_a_refusal_that_is_final_ends_a_client_that_connects_again():
             subscription = await subscribing
             fake.refusal = Goodbye("never", is_final=True)
             await wire.close()
+            await until(lambda: alice._failed is not None)
             with pytest.raises(LOST, match="never"):
                 await subscription.get()
 

@@ -100,6 +100,13 @@ def test_a_source_is_a_name_that_nobody_else_has() -> None:
             (2, "meter 7"),
             (3, "meter 8"),
         ]
+        lines = '{"level": 5, "$seq": 7}\n{"level": 6, "$seq": 7}\n{"level": 7, "$source": "ana"}\n{"level": 8}\n'
+        some = run("pub", "-", "--url", address, "--source", "meter 9", stdin=lines)
+        assert some.returncode == 1
+        assert "line 2: $seq 7 of 'meter 9' goes back: the last number was 7" in some.stderr
+        assert "line 3: 'ana' belongs to another client" in some.stderr
+        assert "2 notifications published, 2 bad lines" in some.stderr
+        assert [json.loads(next_line(subscriber.stdout))["notification"]["level"] for _ in range(2)] == [5, 8]
         for arguments, reason in (
             (("--source", "ana"), "'ana' belongs to another client"),
             (("--source", "@http"), "names that begin with @ are the broker's own"),

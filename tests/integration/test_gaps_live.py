@@ -11,7 +11,7 @@ import pytest
 
 from catchment.broker.config import Config
 from catchment.broker.server import Broker
-from catchment.cli.sub import _print_gap, _to_json
+from catchment.cli.sub import print_gap, to_json
 from catchment.client import Delivered, GapSpan
 from catchment.client.deliveries import GAPS_MAX, Queue
 from catchment.model.filter import Filter
@@ -140,15 +140,15 @@ def test_what_is_told_again_is_kept_as_it_is_now_and_only_so_much():
 
 
 def test_the_command_prints_a_gap(capsys: pytest.CaptureFixture[str]):
-    _print_gap(SPAN)
-    _print_gap(GapSpan("x", EPOCH, None, 3, ("a", "b")))
+    print_gap(SPAN)
+    print_gap(GapSpan("x", EPOCH, None, 3, ("a", "b")))
     lost, failed = capsys.readouterr().err.splitlines()
     assert lost.startswith("gap: the connection to the broker was lost: notifications since 1970-01-01T00:00:01Z")
     assert failed == (
         "gap: the link a - b failed: notifications since 1970-01-01T00:00:00Z may be missing, it is not over, "
         "3 were lost on the link"
     )
-    document = _to_json(Delivered((Notification({}),), ("s",), "alice", 0, gap=True, gaps=(SPAN,)))
+    document = to_json(Delivered((Notification({}),), ("s",), "alice", 0, gap=True, gaps=(SPAN,)))
     assert document["gaps"] == [
         {"since": "1970-01-01T00:00:01Z", "until": "1970-01-01T00:00:03Z", "missed": 7, "link": None}
     ]

@@ -13,6 +13,7 @@ from websockets.typing import Subprotocol
 from catchment.broker.config import read_config
 from catchment.broker.http.delivery_log import LOG_ENTRIES_MAX
 from catchment.errors import UnavailableError
+from catchment.routing.messages import Gap
 from tests.integration.live import WAIT_S, until, url_of
 from tests.integration.over_http import an_event, ids_of, metrics, publish, read, subscribe
 
@@ -37,6 +38,28 @@ def test_a_place_of_another_stream_is_a_gap(http):
     gap, event = read(http, f"/subscriptions/{id}/events", 2, {"Last-Event-ID": "elsewhere.77"})
     assert (gap.event, gap.json()["type"]) == ("gap", "catchment.gap")
     assert event.json()["id"] == "1"
+
+
+def test_what_brokers_have_lost_is_a_gap_in_its_place(http, broker, live):
+    id = subscribe(http)
+    publish(http, an_event("1"))
+    live.do(lambda: broker.node._tell_gap(Gap("x", 1, ("a", "b"), 1_000_000, 0), None))
+    live.do(lambda: broker.node._tell_gap(Gap("x", 2, ("a", "b"), 1_000_000, 2_000_000, 3), None))
+    publish(http, an_event("2"))
+    first, opened, closed, second = read(http, f"/subscriptions/{id}/events", 4)
+    assert (first.json()["id"], second.json()["id"]) == ("1", "2")
+    assert (opened.event, closed.event, closed.json()["type"]) == ("gap", "gap", "catchment.gap")
+    assert opened.json()["data"] == {
+        "since": "1970-01-01T00:00:01Z",
+        "until": None,
+        "missed": None,
+        "link": ["a", "b"],
+    }
+    assert (closed.json()["data"]["until"], closed.json()["data"]["missed"]) == ("1970-01-01T00:00:02Z", 3)
+    # A reader that comes back does not hear of it again; one over a WebSocket hears it too.
+    assert ids_of(read(http, f"/subscriptions/{id}/events", 1, {"Last-Event-ID": closed.id})) == ["2"]
+    with connect_websocket(f"ws://{broker.http.address}/subscriptions/{id}/ws?after={first.id}") as websocket:
+        assert [json.loads(websocket.recv(WAIT_S))["type"] for _ in range(2)] == ["catchment.gap"] * 2
 
 
 def test_what_nobody_reads_is_bounded_and_counted(http, broker):

@@ -139,12 +139,14 @@ def test_who_gives_up_when_just_welcomed_is_gone(monkeypatch: pytest.MonkeyPatch
         async with broker() as there:
             opening = asyncio.ensure_future(client(there, "alice"))
 
-            async def giving_up(host: str, port: int, session: ClientSession, came: Any, welcomed: Any) -> Any:
+            async def giving_up(
+                host: str, port: int, session: ClientSession, came: Any, welcomed: Any, *more: Any
+            ) -> Any:
                 def then_cancel(*given: Any) -> None:
                     welcomed(*given)
                     opening.cancel()
 
-                return await connected(host, port, session, came, then_cancel)
+                return await connected(host, port, session, came, then_cancel, *more)
 
             monkeypatch.setattr(client_module, "connected", giving_up)
             with pytest.raises(asyncio.CancelledError):

@@ -169,7 +169,11 @@ def outcome_of(run: Run, hosts: Hosts, settle_s_max: float = SETTLE_S_MAX) -> Li
     script = with_kills(script_of(topology, run.seed), topology, run.seed)
     # Half of the publications are not answered: nobody hears that they are refused.
     checker = DeliveryChecker(
-        entry.needs_advertisements, entry.served, hears_refusals=False, wastes_nothing=entry.wastes_nothing
+        entry.needs_advertisements,
+        entry.served,
+        hears_refusals=False,
+        wastes_nothing=entry.wastes_nothing,
+        detects_losses=entry.detects_losses,
     )
     sequences = SequenceChecker(entry.served, entry.needs_advertisements)
     gaps = GapChecker(

@@ -22,6 +22,7 @@ from catchment.wire.messages import (
     Look,
     Lost,
     Ping,
+    Pong,
     Publish,
     Refused,
     Request,
@@ -145,6 +146,8 @@ def _forwards(batch: Batch[Any]) -> Step:
     return lambda end: (batch_frame(routed), routed)
 
 
+LINK_KINDS: tuple[type, ...] = (*SYSTEMS[ROUTING].messages, LinkReport, Beat, Parting, Gap)
+
 note = st.builds(Notification, st.dictionaries(st.sampled_from("xyz"), st.integers(0, 9)))
 by_client = st.one_of(
     st.builds(_asks, st.builds(Request, st.just(0), requests)),
@@ -159,7 +162,7 @@ to_client = st.one_of(
 between_brokers = st.one_of(
     st.just(_ticks),
     st.builds(_forwards, BATCHES[SYSTEMS[ROUTING].header]),
-    *(st.builds(_says, KINDS[kind]) for kind in (*SYSTEMS[ROUTING].messages, LinkReport, Beat, Parting, Gap)),
+    *(st.builds(_says, KINDS[kind]) for kind in LINK_KINDS),
 )
 THEIRS = ThisBroker("theirs", ROUTING, OURS.language, "i2")
 PAIRS: dict[str, tuple[Callable[[], Session], Any, Any]] = {
@@ -197,7 +200,7 @@ def test_byte_by_byte_is_the_same_as_whole_and_is_what_was_said(dialer, data, si
         assert at_end.session.state is at_whole_end.session.state
         assert at_end.session.state in ESTABLISHED
         heard = [each.routed() if isinstance(each, Batch) else each for each in at_end.heard[1:]]
-        answers = (Accepted, Refused, Seen)
+        answers = (Accepted, Refused, Seen, Pong)
         assert [each for each in heard if not isinstance(each, answers)] == meant
     client = cut[0].session
     if isinstance(client, ClientSession):

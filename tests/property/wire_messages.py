@@ -8,6 +8,7 @@ from catchment.model.cesql import Cesql
 from catchment.model.pattern import PATTERN_FILTERS_MAX
 from catchment.routing import messages as said
 from catchment.routing.baselines.messages import AddressedHeader, Registration
+from catchment.routing.content_graph import messages as graph
 from catchment.routing.parts.link_states import Links
 from catchment.routing.siena import messages as siena
 from catchment.routing.systems import SYSTEMS
@@ -40,10 +41,16 @@ def several(elements):
 notifications = some.notifications
 # Few, so that they are often the same in succession.
 hops = st.integers(0, 2)
+node_ids = several(records)
+node_numbers = several(st.tuples(records, records))
+missing = several(st.tuples(records, records, records))
 HEADERS: dict[type, st.SearchStrategy[Any]] = {
     said.Header: st.builds(said.Header, hops),
     siena.OriginHeader: st.builds(siena.OriginHeader, hops, brokers),
     AddressedHeader: st.builds(AddressedHeader, hops, st.none() | st.tuples(brokers, texts)),
+    graph.ContentHeader: st.builds(
+        graph.ContentHeader, hops, texts, st.booleans(), counts, node_ids, node_numbers, texts, st.booleans()
+    ),
 }
 BATCHES: dict[type, st.SearchStrategy[Any]] = {
     header: st.builds(wire.Batch, several(st.builds(wire.Parcel, made, several(notifications))))
@@ -83,7 +90,7 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
     said.LinkReport: st.builds(said.LinkReport, records, records, records, records),
     said.Beat: st.builds(said.Beat, records, records, records),
     said.Parting: st.builds(said.Parting, records, st.booleans()),
-    said.Gap: st.builds(said.Gap, brokers, records, st.tuples(texts, texts), records, records, st.none() | records),
+    said.Gap: st.builds(said.Gap, brokers, records, st.tuples(brokers, brokers), records, records, st.none() | records),
     wire.Seen: st.builds(wire.Seen, numbers, plain),
     wire.Batch: st.one_of(*BATCHES.values()),
     siena.Interest: interest,
@@ -98,6 +105,64 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
         siena.WantsChange, brokers, records, records, several(some.filters), several(some.filters)
     ),
     Registration: st.builds(Registration, brokers, records, records, st.booleans(), several(subscribe | cancel)),
+    graph.NodesWanted: st.builds(
+        graph.NodesWanted,
+        texts,
+        brokers,
+        records,
+        records,
+        st.booleans(),
+        several(some.filters),
+        several(some.filters),
+    ),
+    graph.NodesGiven: st.builds(
+        graph.NodesGiven,
+        texts,
+        brokers,
+        records,
+        records,
+        several(st.tuples(some.filters, records)),
+        node_numbers,
+    ),
+    graph.SubscribeNodes: st.builds(
+        graph.SubscribeNodes, texts, records, st.booleans(), st.booleans(), node_ids, records
+    ),
+    graph.GraphSetup: st.builds(
+        graph.GraphSetup, texts, records, several(st.builds(graph.Setup, records, node_ids, node_ids))
+    ),
+    graph.GraphChange: st.builds(
+        graph.GraphChange,
+        texts,
+        records,
+        records,
+        records,
+        st.booleans(),
+        node_ids,
+        several(st.builds(graph.Named, records, some.filters, node_ids, node_ids)),
+    ),
+    graph.Left: st.builds(graph.Left, texts),
+    graph.NumbersWanted: st.builds(graph.NumbersWanted, texts, brokers, node_ids),
+    graph.Numbers: st.builds(graph.Numbers, texts, brokers, node_ids, node_numbers),
+    graph.Recover: st.builds(graph.Recover, texts, brokers, node_ids, missing),
+    graph.Recovered: st.builds(
+        graph.Recovered,
+        texts,
+        brokers,
+        missing,
+        several(st.builds(graph.Again, notifications, node_ids, node_numbers)),
+        node_numbers,
+        node_ids,
+    ),
+    **{
+        kind: st.builds(kind, texts, records, node_ids)
+        for kind in (
+            graph.NodesRefused,
+            graph.UnsubscribeNodes,
+            graph.UnsubscribedAck,
+            graph.Resubscribed,
+            graph.ResubscribedAck,
+        )
+    },
 }
 UNIONS: dict[str, Any] = {
     "to broker": TO_BROKER,

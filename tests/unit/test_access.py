@@ -84,6 +84,12 @@ def test_nobody_speaks_for_a_subscription_over_http(broker: Node, place: int):
     assert outlet.taken() == [("delivered", 7)]
 
 
+def test_nothing_is_mapped_to_a_subscription_over_http(broker: Node):
+    come(broker, Client("@http/sold"))
+    come(broker)
+    assert refused(broker, ALICE, MapIdentity("alice", "@http/sold")) == [BadIdError]
+
+
 def test_owner_and_handler_speak_for_an_identity_that_is_mapped(broker: Node):
     come(broker)
     phone = come(broker, BOB, wanted=None)

@@ -124,6 +124,26 @@ def test_what_was_under_way_is_counted():
     assert [gap.missed for gap in simulation.client("alice").gaps.values()] == [3]
 
 
+def test_a_gap_in_which_a_link_fails_twice_counts_both_or_says_that_it_does_not_know():
+    simulation = simulated(LINE)
+    for _ in range(2):
+        simulation.publish("bob", {"x": 1})
+        simulation.advance(MILLISECOND + 1)
+        simulation.cut(B, C)
+        simulation.advance(MILLISECOND)
+        simulation.heal(B, C)
+        # What alice wants has come back to the first broker; the gap is not over.
+        simulation.advance(20 * MILLISECOND)
+    assert [gap.missed for gap in simulation.client("alice").gaps.values()] == [2]
+    simulation.crash(B)
+    simulation.restart(B)
+    simulation.advance(20 * MILLISECOND)
+    simulation.cut(B, C)
+    simulation.heal(B, C)
+    simulation.advance(20 * MILLISECOND)
+    assert [gap.missed for gap in simulation.client("alice").gaps.values()] == [None]
+
+
 def test_a_link_that_failed_and_lost_nothing_says_so():
     simulation = simulated(LINE)
     assert published(simulation)[1]
@@ -312,6 +332,14 @@ def test_a_link_begins_with_a_report_and_goes_on_with_beats(node: Node, clock: C
     assert two.told[3:] == [Parting(clock.now, is_alone=False)]
     # What both ends compare has no beats.
     assert (node.links[TWO].sent, node.links[TWO].heard) == (1, 2)
+
+
+def test_only_the_first_report_on_a_link_counts(node: Node, clock: Clock):
+    two, alice = linked(node), with_client(node)
+    node.publish(Client("alice"), [Notification({"x": 1})])
+    for incarnation in range(30, 40):
+        node.link_told(TWO, LinkReport(incarnation, 7, 99, 0))
+    assert (gaps_of(two.told), alice.gaps) == ([], [])
 
 
 def test_a_beat_that_counts_more_than_came_shows_a_loss(node: Node, clock: Clock):

@@ -2,6 +2,7 @@
 registered at a center. What neighbors say has a range, which the wire checks."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from msgspec import ValidationError, msgpack
@@ -102,7 +103,7 @@ def test_what_is_out_of_range_is_not_even_read(message):
 
 def test_the_greatest_numbers_that_are_read_can_be_written_again():
     states = linked(LinkStates("1"))
-    actions = states.heard(Links("1", AHEAD_MAX_US, ()), TWO, 0)
+    actions: Any = states.heard(Links("1", AHEAD_MAX_US, ()), TWO, 0)
     assert [action.message.seq for action in actions] == [AHEAD_MAX_US + 1] * 2
     assert frame(Links("1", NUMBER_MAX, ()))
 
@@ -161,7 +162,8 @@ def reaches_all(simulation: Simulation) -> None:
     simulation.settle()
     simulation.publish("bob", {"x": 1})
     simulation.settle()
-    assert [delivery.notification["x"] for delivery in simulation.client("alice").received] == [1]
+    received: Any = simulation.client("alice").received
+    assert [delivery.notification["x"] for delivery in received] == [1]
     for broker, core in simulation.cores.items():
         assert isinstance(core, GeneralCore)
         assert set(core.origins) == reachable(simulation, broker)
@@ -258,7 +260,8 @@ def test_a_network_in_which_some_have_forgotten_and_some_have_not_becomes_whole(
     simulation.advance(FORGET_US - CHECK_US // 4)
     simulation.heal("1", "2")
     simulation.advance(CHECK_US)
-    knowing = [broker for broker, core in simulation.cores.items() if "5" in core.links.records]
+    cores: Any = simulation.cores
+    knowing = [broker for broker, core in cores.items() if "5" in core.links.records]
     assert knowing != list(brokers)
     simulation.heal("3", "4")
     simulation.settle()
@@ -337,6 +340,7 @@ def test_a_neighbor_that_finds_no_room_is_told_so(monkeypatch):
     monkeypatch.setattr(link_states, "BROKERS_MAX", 3)
     states = linked(LinkStates("1"))
     states.up(Neighbor("4"), 1, 0)
+    refused: Any
     (refused,) = states.heard(Links("4", 1, (("1", 1),)), Neighbor("4"), 0)
     assert isinstance(refused.error, LimitError)
     assert refused.error.limit == "BROKERS_MAX"
@@ -363,6 +367,7 @@ def test_registrations_are_taken_only_from_who_leads_to_their_broker(monkeypatch
     core.on_message(Registration("2", 5, 1, True, whole), TWO, 1)
     assert core.registry.of("2") == [("alice", "s")]
     monkeypatch.setattr("catchment.routing.baselines.centralized.REMOTE_FILTERS_MAX", 1)
+    refused: Any
     (refused,) = core.on_message(Registration("3", 5, 1, True, whole), THREE, 1)
     assert refused.error.limit == "REMOTE_FILTERS_MAX"
     # What it replaces needs no room.

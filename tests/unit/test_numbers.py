@@ -129,7 +129,8 @@ HALVES = st.integers(0, 5).map(lambda n: n * SEQ_AHEAD_MAX // 2)
     )
 )
 def test_numbers_are_taken_as_the_rule_says(publications: Sequence[tuple[str, list[int], int]]):
-    numbers, taken = Numbers(), {"p": [], "q": []}
+    numbers = Numbers()
+    taken: dict[str, list[int]] = {"p": [], "q": []}
     for source, seqs, now in publications:
         # The rule, number by number, on a copy of all that was taken.
         after = list(taken[source])

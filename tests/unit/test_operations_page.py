@@ -10,12 +10,19 @@ from catchment.broker.config import Address, read_config
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
+HTTP_PAGE = (ROOT / "docs" / "http.md").read_text("utf-8")
+PROTOCOL_PAGE = (ROOT / "docs" / "protocol.md").read_text("utf-8")
 LIMITS_IN = (
+    "broker.allowance",
     "broker.connection",
     "broker.explaining",
+    "broker.half_sent",
+    "broker.http.delivery_log",
     "broker.http.protocols",
     "broker.http.server",
+    "broker.outboxes",
     "broker.server",
+    "broker.turns",
     "broker.status",
     "matching.matcher",
     "model.advertisement",
@@ -36,28 +43,72 @@ LIMITS_IN = (
     "routing.siena.advertising",
     "routing.siena.delegating",
     "routing.siena.general",
+    "routing.messages",
+    "routing.parts.link_states",
+    "node.gaps",
     "routing.siena.thinning",
+    "wire.session",
 )
 
 
-def rows(first_title: str) -> list[list[str]]:
-    """The cells of the table whose first title is this."""
-    table = PAGE[PAGE.index(f"| {first_title} |") :].split("\n\n")[0].splitlines()[2:]
-    return [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in table]
+def rows(first_title: str, page: str = PAGE) -> list[list[str]]:
+    """The cells of the tables whose first title is this."""
+    tables = [table.split("\n\n")[0].splitlines()[2:] for table in page.split(f"\n| {first_title} |")[1:]]
+    return [[cell.strip() for cell in line.strip().strip("|").split("|")] for table in tables for line in table]
 
 
-def value_of(text: str) -> int:
-    """`8 MiB` or `1,000` as a number."""
-    number, _, unit = text.replace(",", "").partition(" ")
-    return int(number) * {"": 1, "MiB": 1_048_576}[unit]
+def values_in(text: str) -> list[float]:
+    """The numbers of a text such as `8 MiB and 1,000`."""
+    units = {"MiB": 1_048_576, "KiB": 1_024}
+    found = re.findall(r"(?<![\w.])([0-9][0-9,]*(?:\.[0-9]+)?)(?: (MiB|KiB))?", text)
+    return [float(number.replace(",", "")) * units.get(unit, 1) for number, unit in found]
+
+
+def values_of_code(name: str, modules: tuple[str, ...]) -> set[float]:
+    loaded = [importlib.import_module(f"catchment.{module}") for module in modules]
+    return {float(getattr(module, name)) for module in loaded if hasattr(module, name)}
 
 
 @pytest.mark.parametrize("row", [*rows("limit"), *rows("budget")], ids=lambda row: row[0].strip("`"))
 def test_limits_are_those_of_the_code(row: list[str]):
-    name = row[0].strip("`")
-    modules = [importlib.import_module(f"catchment.{module}") for module in LIMITS_IN]
-    values = {getattr(module, name) for module in modules if hasattr(module, name)}
-    assert values == {value_of(row[1])}
+    names = re.findall(r"`(\w+)`", row[0])
+    for name, value in zip(names, values_in(row[1]), strict=True):
+        assert values_of_code(name, LIMITS_IN) == {value}, name
+
+
+HTTP_MODULES = (
+    "binding",
+    "delivery_log",
+    "filters",
+    "gate",
+    "pages",
+    "protocols",
+    "server",
+    "streams",
+    "subscriptions",
+)
+
+
+@pytest.mark.parametrize("row", rows("limit", HTTP_PAGE), ids=lambda row: row[0])
+def test_limits_over_http_are_those_of_the_code(row: list[str]):
+    modules = tuple(f"broker.http.{module}" for module in HTTP_MODULES)
+    names = re.findall(r"`(\w+)`", f"{row[0]} {row[1]}")
+    for name, value in zip(names, values_in(row[1]), strict=True):
+        assert values_of_code(name, modules) == {value}, name
+
+
+def test_every_limit_of_brokers_and_of_the_wire_is_on_a_page():
+    """A limit that nobody can read about is a surprise."""
+    pages = PAGE + HTTP_PAGE + PROTOCOL_PAGE
+    limits = [
+        name
+        for package in ("broker", "wire")
+        for path in sorted((ROOT / "src" / "catchment" / package).rglob("*.py"))
+        for name in re.findall(r"^([A-Z][A-Z0-9_]*): Final = ", path.read_text("utf-8"), re.MULTILINE)
+        if name.endswith(("_MAX", "_MOST", "_BYTES", "_S", "_TIGHT", "_EVENTS", "_LEAST"))
+    ]
+    assert len(limits) > 50
+    assert [name for name in limits if not re.search(rf"\b{name}\b", pages)] == []
 
 
 def test_the_page_has_every_budget():
@@ -83,6 +134,7 @@ def test_the_configuration_of_the_page_is_read(tmp_path: Path):
     general, hierarchical = configs
     assert general.costs == {Address("south.example", 7400): 3}
     assert general.http == Address("127.0.0.1", 7480)
+    assert general.allowed_hosts == ("north.example",)
     assert hierarchical.settings == {"master": "south"}
 
 

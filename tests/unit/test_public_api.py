@@ -60,6 +60,7 @@ class Filter(text)
     class method from_json(data)
     property is_empty
     property is_normal
+    property is_opaque
     method matches(notification)
     property names
     class method nothing()
@@ -119,7 +120,7 @@ class Subscription(id, client, wanted)
     attribute id
     method to_json()
     attribute wanted
-function connect(url='', *, identity=None, reconnect=True, seen=None)
+function connect(url='', *, identity=None, reconnect=True, seen=None, on_gap=None)
 function connect_blocking(url='', *, identity=None, reconnect=True)
 """
 
@@ -166,6 +167,7 @@ BlockingSubscription
 Client
 ConnectionLostError
 Delivered
+GapSpan
 RefusedError
 Subscription
 connect

@@ -1,6 +1,8 @@
 """A greedy connection slows itself: slices, turns, rests, and frames that never come whole. All is counted, nothing is
 timed."""
 
+import pytest
+
 from catchment.broker.allowance import BURST_S, PINGS_PER_S, REFUSALS_PER_S, Allowance
 from catchment.broker.half_sent import HalfSent
 from catchment.broker.turns import LONG_READ_BYTES, SLICE_EVENTS, SLICE_S, TURN_S, Slice, Turns
@@ -106,6 +108,9 @@ def test_small_reads_wait_for_the_next_turn_when_this_one_is_full():
             now[0] += TURN_S
             return False
 
+        def crash(self) -> None:
+            pass
+
     turns = Turns(lambda: now[0], soon.append)
     for name in "abc":
         turns.take(Small(name))
@@ -175,6 +180,29 @@ def test_nothing_is_handled_after_the_end_though_it_was_read():
         loop.run()
         assert counts(listener) == (SLICE_EVENTS, 0), finish
         assert list(listener.closed_reasons) == ["greedy"]
+
+
+def test_a_bug_ends_the_connection_that_led_to_it_and_no_other():
+    loop = Loop()
+    listener = Listener(loop)
+    (greedy, transport), (other, _) = listener.client("greedy"), listener.client("other")
+    greedy.data_received(LOOK * 3 * SLICE_EVENTS)
+    other.data_received(LOOK * 3 * SLICE_EVENTS)
+    heard = listener.heard
+
+    def failing(connection, event):
+        if connection is greedy:
+            raise ZeroDivisionError("planted")
+        heard(connection, event)
+
+    listener.heard = failing  # type: ignore[method-assign]
+    with pytest.raises(ZeroDivisionError):
+        loop.run()
+    assert transport.is_closed
+    greedy.connection_lost(None)
+    loop.run()
+    names = [name for name, _ in listener.heard_events]
+    assert (names.count("greedy"), names.count("other")) == (SLICE_EVENTS, 3 * SLICE_EVENTS)
 
 
 def test_a_goodbye_among_what_was_read_is_the_last_thing_heard():

@@ -8,11 +8,10 @@ import pytest
 from catchment.errors import BadIdError
 from catchment.model.filter import Filter
 from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
-from catchment.routing.messages import MapIdentity, Subscribe
+from catchment.routing.messages import LINK_COST_MAX, MapIdentity, Subscribe
 from catchment.wire.frames import (
     VERSION,
 )
-from catchment.wire.greetings import LINK_COST_MAX
 from catchment.wire.messages import (
     Goodbye,
     Request,

@@ -323,6 +323,9 @@ class Connection(asyncio.Protocol):
             self._has_handled()
         return False
 
+    def crash(self) -> None:
+        self.abort("an internal error of the broker: see its log")
+
     def _handle(self, event: Event) -> None:
         if isinstance(event, Write | Pong):
             if isinstance(event, Write):

@@ -36,7 +36,7 @@ from catchment.broker.status import status_of
 from catchment.broker.turns import Turns
 from catchment.errors import CatchmentError, shown
 from catchment.node import Node
-from catchment.routing.messages import BrokerMessage, Client, LinkMessage, Neighbor, SetTimer, Time
+from catchment.routing.messages import BrokerMessage, Client, Gap, LinkMessage, Neighbor, SetTimer, Time, instant_of
 from catchment.routing.systems import SYSTEMS
 from catchment.wire.greetings import ThisBroker
 from catchment.wire.messages import Batch, Hello, Look, Publish, Refused, Request, Seen, Unfit, Welcome, between_brokers
@@ -65,6 +65,7 @@ class Broker:
         self.address = config.listen
         self._loop = asyncio.get_running_loop()
         self.node = Node(config.name, config.make_core(), _now, self._set_timer)
+        self.node.on_gap = self._log_gap
         system = SYSTEMS[config.routing]
         # What a neighbor may say: no other system's messages, no other header.
         language = between_brokers(system.messages, system.header)
@@ -411,6 +412,14 @@ class Broker:
 
     def _log_refused(self, name: str, reason: str) -> None:
         log.warning("refused", extra={"broker": self.config.name, "from": name, "reason": reason})
+
+    def _log_gap(self, gap: Gap) -> None:
+        """Those of our own links: others log theirs."""
+        here, neighbor = gap.link
+        if here == self.config.name:
+            since, until = instant_of(gap.since).isoformat(), instant_of(gap.until).isoformat() if gap.until else "open"
+            told = {"broker": here, "neighbor": neighbor, "since": since, "until": until, "missed": gap.missed}
+            log.warning("gap", extra=told)
 
     # --- looking in ---
 

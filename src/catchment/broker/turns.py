@@ -35,6 +35,10 @@ class Worker(Protocol):
         """Handles what has come until the slice ends; whether something is left that can be handled now."""
         ...
 
+    def crash(self) -> None:
+        """`work` has raised, which is a bug: closes the connection at once."""
+        ...
+
 
 class Slice:
     """What a worker may do now. It asks after each event whether the slice `is_over`."""
@@ -105,7 +109,13 @@ class Turns:
             self._serve(self._greedy_waiting.popleft())
 
     def _serve(self, worker: Worker) -> None:
-        if worker.work(Slice(self._clock)):
+        try:
+            has_more = worker.work(Slice(self._clock))
+        except BaseException:
+            # The loop logs it. Only this connection ends.
+            worker.crash()
+            raise
+        if has_more:
             self._greedy[worker] = False
             self._greedy_waiting.append(worker)
         elif self._greedy.get(worker):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from catchment.cli.arguments import parsed_advertisement, parsed_notification
 from catchment.cli.client import with_client
 from catchment.cli.options import IdentityOption, UrlOption
-from catchment.errors import CatchmentError
+from catchment.errors import CatchmentError, InputError
 from catchment.model.notification import Notification
 
 if TYPE_CHECKING:
@@ -72,22 +72,40 @@ def _from(notification: Notification, source: str | None) -> Notification:
 async def _publish_lines(client: Client, advertisement: Advertisement | None, source: str | None) -> int:
     await _advertise(client, advertisement, source)
     bad_lines = published = 0
-    batch: list[Notification] = []
+    batch: list[tuple[int, Notification]] = []
     for number, line in _numbered_lines():
         try:
-            batch.append(_from(Notification.parse(line), source))
+            batch.append((number, _from(Notification.parse(line), source)))
         except CatchmentError as problem:
             bad_lines += 1
             print(f"line {number}: {problem}", file=sys.stderr)
         if len(batch) >= BATCH_LINES:
-            await client.publish(batch, ack="accepted")
-            published += len(batch)
+            published += (taken := await _taken(client, batch))
+            bad_lines += len(batch) - taken
             batch = []
-    if batch:
-        await client.publish(batch, ack="accepted")
+    published += (taken := await _taken(client, batch))
+    bad_lines += len(batch) - taken
     rest = f", {bad_lines:,} bad lines" if bad_lines else ""
-    print(f"{published + len(batch):,} notifications published{rest}", file=sys.stderr)
+    print(f"{published:,} notifications published{rest}", file=sys.stderr)
     return 1 if bad_lines else 0
+
+
+async def _taken(client: Client, batch: Sequence[tuple[int, Notification]]) -> int:
+    """Publishes lines, and returns how many the broker has taken; those that it refuses are printed."""
+    import asyncio
+
+    if all(notification.source is None and notification.seq is None for _, notification in batch):
+        await client.publish([notification for _, notification in batch], ack="accepted")
+        return len(batch)
+    # Each on its own: the broker refuses a publication as a whole if one of its sources or numbers is not good.
+    publishing = [client.publish(notification, ack="accepted") for _, notification in batch]
+    answers = await asyncio.gather(*publishing, return_exceptions=True)
+    for (number, _), answer in zip(batch, answers, strict=True):
+        if isinstance(answer, InputError):
+            print(f"line {number}: {answer}", file=sys.stderr)
+        elif isinstance(answer, BaseException):
+            raise answer
+    return answers.count(None)
 
 
 def _numbered_lines() -> Iterator[tuple[int, str]]:

@@ -57,7 +57,7 @@ def sub(
         deliveries = 0
         async for delivery in delivered:
             if as_json:
-                print(json.dumps(_to_json(delivery), ensure_ascii=False), flush=True)
+                print(json.dumps(to_json(delivery), ensure_ascii=False), flush=True)
             else:
                 _print_delivery(delivery, with_ids=subscriptions is not None)
             deliveries += 1
@@ -65,7 +65,7 @@ def sub(
                 break
         return 0
 
-    return with_client(url, identity, subscribe, reconnect=True, on_gap=_print_gap)
+    return with_client(url, identity, subscribe, reconnect=True, on_gap=print_gap)
 
 
 async def _subscribe_all(client: Client, wanted_by_id: Mapping[str, Wanted]) -> AsyncIterator[Delivered]:
@@ -104,7 +104,7 @@ def _filter_or_pattern(text: str, dialect: str) -> Wanted:
     return parsed_filter("FILTER", text, dialect)
 
 
-def _to_json(delivery: Delivered) -> dict[str, Any]:
+def to_json(delivery: Delivered) -> dict[str, Any]:
     """A pattern delivers several notifications at once, a filter a single one."""
     if len(delivery.notifications) == 1:
         document: dict[str, Any] = {"notification": delivery.notification.to_json()}
@@ -121,7 +121,7 @@ def _gap_json(gap: GapSpan) -> dict[str, Any]:
     return {"since": format_time(gap.since), "until": until, "missed": gap.missed, "link": gap.link}
 
 
-def _print_gap(gap: GapSpan) -> None:
+def print_gap(gap: GapSpan) -> None:
     """On standard error: with --json, standard output has one document for each delivery."""
     where = "the connection to the broker was lost" if gap.link is None else f"the link {' - '.join(gap.link)} failed"
     until = "it is not over" if gap.until is None else f"until {format_time(gap.until)}"

@@ -81,6 +81,8 @@ class Access:
             raise ForeignIdentityError(
                 f"{shown(request.identity)} was mapped to {shown(client.name)}: only its owner can map it again"
             )
+        if handler.name != HTTP_PUBLISHER and (refusal := spelling_refusal(handler.name)):
+            raise BadIdError(refusal)
         if handler not in self._connected:
             raise BadIdError(f"there is no client {shown(request.handler)} at {self._broker}")
         if handler.name == HTTP_PUBLISHER and known is None:

@@ -29,9 +29,9 @@ Gap          Each has an id, and a revision that grows when it changes. A node t
              tells it to its clients, and to all neighbors but the one that it came from. What lies within a gap that it
              has told already, it does not tell again. A neighbor that comes back is told what it has not heard.
 
-Bounds. A link that fails again soon keeps its gap, which becomes longer. Gaps that one link gives cause for, its own
-and those that come over it, are told at most BURST at once and then one in PERIOD_US; what comes faster is told as one
-gap that spans all of it. A node remembers the last KNOWN_MAX gaps.
+Bounds. A link that fails again before its gap is over keeps it: the gap becomes longer. Gaps that one link gives cause
+for, its own and those that come over it, are told at most BURST at once and then one in PERIOD_US; what comes faster is
+told as one gap that spans all of it. A node remembers the last KNOWN_MAX gaps.
 """
 
 from __future__ import annotations
@@ -51,8 +51,6 @@ SETTLE_US: Final = 5 * SECOND
 TRANSIT_US: Final = 5 * SECOND
 # A process that is so young may have been started again.
 STARTING_US: Final = 60 * SECOND
-# A link that fails again within this time after it came up keeps its gap.
-SAME_GAP_US: Final = 60 * SECOND
 # How many gaps are told at once because of one link, and then in which time one more.
 BURST: Final = 32
 PERIOD_US: Final = SECOND
@@ -126,10 +124,14 @@ class Past:
     # Since when there is no link, and how many notifications this node had handled then.
     down_at: Time = 0
     handled: int = 0
+    # Whether the other end has reported on this link.
+    is_reported: bool = False
     # Whether there was another way when the link came up.
     is_shortcut: bool = False
     # Of this link: the one that is open, or was told last.
     gap: Gap | None = None
+    # What is known to be lost in that gap; None if that is not known of all.
+    missed: int | None = 0
     # What came over this link too fast to be told by itself.
     merged: Gap | None = None
     is_late: bool = False
@@ -178,6 +180,7 @@ class Gaps:
     def link_up(self, neighbor: Neighbor, now: Time) -> None:
         past = self._past.setdefault(neighbor, Past())
         # Paths change when there is another way already: what is under way on the old ones may be lost.
+        past.is_reported = False
         past.is_shortcut = bool(self._handled() and self._is_reached(neighbor.name))
         self._send(neighbor, LinkReport(self.incarnation, past.incarnation, past.sent, past.heard))
         # What was told while it was away.
@@ -197,9 +200,10 @@ class Gaps:
             # There was no word from the other end yet; or it takes all that it could send with it.
             return
         last = past.gap
-        if last is not None and (not last.until or now - last.until <= SAME_GAP_US):
+        if last is not None and (not last.until or now <= last.until):
             past.gap = replace(last, revision=last.revision + 1, until=0)
         else:
+            past.missed = 0
             past.gap = self._new(neighbor, past.good_until(now) - self._times.transit_us, 0)
         self._tell_own(neighbor, past, now)
         self._wake(now + self._times.settle_us)
@@ -211,7 +215,10 @@ class Gaps:
             case Gap():
                 self._on_gap(neighbor, past, message, now)
             case LinkReport():
-                self._on_report(neighbor, past, message, now)
+                # Only the first: the link has one beginning.
+                if not past.is_reported:
+                    past.is_reported = True
+                    self._on_report(neighbor, past, message, now)
             case Beat():
                 self._on_beat(neighbor, past, message, heard, now)
             case Parting():
@@ -221,8 +228,11 @@ class Gaps:
         """The first message on a link: both ends know now what became of the last one."""
         is_same = report.incarnation == past.incarnation and report.known == self.incarnation
         if past.gap is not None and not past.gap.until:
-            lost = max(0, report.sent - past.heard) if is_same else None
-            past.gap = replace(past.gap, revision=past.gap.revision + 1, until=now + self._times.settle_us, missed=lost)
+            # A gap in which the link has failed several times: all losses, if each is known.
+            is_counted = is_same and past.missed is not None
+            past.missed = (past.missed or 0) + max(0, report.sent - past.heard) if is_counted else None
+            until = now + self._times.settle_us
+            past.gap = replace(past.gap, revision=past.gap.revision + 1, until=until, missed=past.missed)
             self._tell_own(neighbor, past, now)
         elif past.is_shortcut:
             past.gap = self._new(neighbor, now - self._times.transit_us, now + self._times.settle_us)

@@ -27,7 +27,7 @@ from catchment.node.jobs import TURN, Job, Jobs
 from catchment.node.kept import ClientState, LinkState, Totals
 from catchment.node.outlets import ClientOutlet, LinkOutlet
 from catchment.node.sliced import Slices, ending_of, finished, names_in, sliced
-from catchment.routing.core import RoutingCore
+from catchment.routing.core import RoutingCore, Work
 from catchment.routing.messages import (
     HOPS_MOST,
     HOST,
@@ -86,6 +86,8 @@ class Node:
         self.access = Access(name, core, self.clients)
         # Messages that the node has given to the core: each may have changed what is wanted here.
         self.messages_count = 0
+        # Is told each gap that this node tells: a host may log it.
+        self.on_gap: Callable[[Gap], None] = lambda gap: None
         self._now = now
         self._set_timer = set_timer
         self.jobs = Jobs(lambda: set_timer(SetTimer(TURN, now())))
@@ -318,10 +320,12 @@ class Node:
     def now(self) -> Time:
         return self._now()
 
-    def counts(self) -> dict[str, int]:
-        """All totals, and how many notifications were dropped as old: by the core, and for identities."""
+    def counts(self, work: Work | None = None) -> dict[str, int]:
+        """All totals, and how many notifications were dropped as old: by the core, and for identities. `work` is the
+        core's, if the caller has asked for it already."""
         totals = {name: getattr(self.totals, name) for name in self.totals.__slots__}
-        return {**totals, "old": self.core.inspect().work.old + self.core.clients.old_count}
+        old = (work or self.core.inspect().work).old
+        return {**totals, "old": old + self.core.clients.old_count}
 
     # --- actions ---
 
@@ -433,6 +437,7 @@ class Node:
 
     def _tell_gap(self, gap: Gap, source: Neighbor | None) -> None:
         """Tells a gap to all clients, and to all neighbors but the one that it came from."""
+        self.on_gap(gap)
         for client in sorted(self.clients):
             self.totals.gaps += 1
             self.clients[client].outlet.tell_gap(gap)

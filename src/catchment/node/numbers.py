@@ -51,19 +51,21 @@ class Numbers:
         the numbers is out of range. Nothing is remembered yet: the whole batch may be refused for another reason."""
         known, most = self._newest.last, now + SEQ_AHEAD_MAX
         numbers: dict[str, int] = {}
+        # The source of the notification before, and its last number: publishers send many in a row from one source.
+        before: str | None = None
+        last: int | None = None
         for notification in batch:
             source, seq = notification.source, notification.seq
             if source is None or seq is None:
                 continue
-            last = numbers.get(source)
-            if last is None:
-                last = known.get(source)
+            if source != before:
+                before, last = source, numbers.get(source, known.get(source))
             if last is not None and seq <= last:
                 # Nothing of the batch is published, so its own numbers do not count for what to go on after.
                 raise _gone_back(source, seq, last, known.get(source, _first(batch, source) - 1))
             if seq > most and (last is None or seq > last + 1):
                 raise _leaped(source, seq, max(known.get(source, now), now), now)
-            numbers[source] = seq
+            numbers[source] = last = seq
         return numbers
 
     def remember(self, numbers: Mapping[str, int]) -> None:

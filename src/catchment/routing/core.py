@@ -88,6 +88,8 @@ class Inspection(Struct, frozen=True):
     # Filters that the broker forwards without knowing which others cover them, because it takes too many steps to find
     # out.
     apart: int = 0
+    # Records of other brokers that made no sense or found no room, since the start.
+    dropped_records: int = 0
 
     @property
     def filters(self) -> int:

@@ -232,7 +232,7 @@ class Gap(LinkMessage, frozen=True):
 
     id: Annotated[str, Meta(min_length=1, max_length=2 * IDENTITY_CODEPOINTS_MAX)]
     revision: Number
-    link: tuple[str, str]
+    link: tuple[BrokerName, BrokerName]
     since: Number
     until: Number
     missed: Number | None = None

@@ -17,6 +17,25 @@ from msgspec import ValidationError, convert
 
 from catchment.errors import InputError, shown
 from catchment.routing.baselines.messages import AddressedHeader, CentralizedSettings, Registration
+from catchment.routing.content_graph.messages import (
+    ContentHeader,
+    GraphChange,
+    GraphSetup,
+    Left,
+    NodesGiven,
+    NodesRefused,
+    NodesWanted,
+    Numbers,
+    NumbersWanted,
+    Recover,
+    Recovered,
+    Resubscribed,
+    ResubscribedAck,
+    SubscribeNodes,
+    UnsubscribedAck,
+    UnsubscribeNodes,
+)
+from catchment.routing.content_graph.settings import ContentGraphSettings
 from catchment.routing.messages import BrokerMessage, Header
 from catchment.routing.parts.link_states import Links
 from catchment.routing.settings import Settings
@@ -117,6 +136,12 @@ def _centralized(name: str, settings: CentralizedSettings) -> RoutingCore[Any]:
     return CentralizedCore(name, settings.center)
 
 
+def _content_graph(name: str, settings: ContentGraphSettings) -> RoutingCore[Any]:
+    from catchment.routing.content_graph.core import ContentGraphCore
+
+    return ContentGraphCore(name, settings)
+
+
 # --- the registry -------------------------------------------------------------------------------
 
 DEFAULT_SYSTEM: Final = "siena general"
@@ -172,6 +197,31 @@ _ALL: Final[tuple[RoutingSystem[Any], ...]] = (
         _hybrid,
         (Interest, Advertised, Links, Wants, WantsChange),
         OriginHeader,
+    ),
+    RoutingSystem(
+        "content graph",
+        "filters become nodes of a graph; notifications carry the ids of nodes, and brokers on the way read only those",
+        ContentGraphSettings,
+        _content_graph,
+        (
+            Links,
+            NodesWanted,
+            NodesGiven,
+            SubscribeNodes,
+            GraphSetup,
+            NodesRefused,
+            UnsubscribeNodes,
+            UnsubscribedAck,
+            Left,
+            Resubscribed,
+            ResubscribedAck,
+            GraphChange,
+            NumbersWanted,
+            Numbers,
+            Recover,
+            Recovered,
+        ),
+        ContentHeader,
     ),
     RoutingSystem(
         "flooding",

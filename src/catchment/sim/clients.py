@@ -1,15 +1,20 @@
-"""A client of a simulation, and what cancels its subscriptions."""
+"""A client of a simulation, what cancels its subscriptions, and who is told what clients do and get."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 from catchment.errors import CatchmentError
 from catchment.model.advertisement import Advertisement
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
+from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
 from catchment.routing.messages import Client, Deliver, DeliverSequence, Gap, Wanted
+
+if TYPE_CHECKING:
+    from catchment.sim.simulation import Simulation
 
 
 @dataclass(slots=True)
@@ -42,3 +47,11 @@ def is_cancelled(wanted: Wanted, unwanted: Filter | Pattern) -> bool:
     clients want, so it is not the rule that brokers go by."""
     sought = wanted.filter if isinstance(wanted, Cesql) else wanted
     return type(sought) is type(unwanted) and unwanted.covers(sought)  # type: ignore[arg-type]  # of the same kind
+
+
+class Observer(Protocol):
+    """Is told what clients publish and get; for checkers and measures."""
+
+    def published(self, simulation: Simulation, client: SimClient, notification: Notification, /) -> None: ...
+
+    def delivered(self, simulation: Simulation, client: SimClient, delivery: Deliver | DeliverSequence, /) -> None: ...

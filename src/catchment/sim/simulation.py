@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from catchment.errors import InputError, shown
 from catchment.model.advertisement import Advertisement
@@ -38,6 +38,7 @@ from catchment.routing.messages import (
     Deliver,
     DeliverSequence,
     LinkMessage,
+    LinkReport,
     Neighbor,
     Resume,
     Routed,
@@ -49,7 +50,7 @@ from catchment.routing.messages import (
     Unsubscribe,
     Wanted,
 )
-from catchment.sim.clients import SimClient, is_cancelled
+from catchment.sim.clients import Observer, SimClient, is_cancelled
 from catchment.sim.kernel import OCCURRENCES_MAX, Kernel
 from catchment.sim.network import NOTIFICATIONS, Direction, LinkState, Quality, Traffic, arrivals
 from catchment.sim.outlets import ToClient, ToNeighbor
@@ -64,14 +65,6 @@ Cause = Time | Literal["traffic", "idle"]
 
 # Publication times are instants: runs begin at this one.
 BEGINNING: Final = datetime(2000, 1, 1, tzinfo=UTC)
-
-
-class Observer(Protocol):
-    """Is told what clients publish and get; for checkers and measures."""
-
-    def published(self, simulation: Simulation, client: SimClient, notification: Notification, /) -> None: ...
-
-    def delivered(self, simulation: Simulation, client: SimClient, delivery: Deliver | DeliverSequence, /) -> None: ...
 
 
 class Simulation:
@@ -386,7 +379,9 @@ class Simulation:
             message = self._decoder.decoded(frame(message)[4:])
         # No later than anything that is sent after it, however little that is delayed.
         way.last_arrival = max(way.last_arrival, self.now + self.quality.delay_us * way.link.cost)
-        arrives, is_idle = partial(self._link_message_arrives, way, way.link.incarnation), isinstance(message, Beat)
+        # Nobody waits for what is said in a network at rest too, nor for a report that there is nothing to report.
+        is_idle = isinstance(message, Beat) or (isinstance(message, LinkReport) and not message.known)
+        arrives = partial(self._link_message_arrives, way, way.link.incarnation)
         self._kernel.schedule(way.last_arrival, arrives, message, is_idle=is_idle)
 
     def _link_message_arrives(self, way: Direction, incarnation: int, message: LinkMessage) -> None:

@@ -24,6 +24,7 @@ _TOTALS: Final = {
     "lost": "Notifications dropped because a client was behind",
     "refused": "Requests and notifications refused",
     "unwanted": "Notifications received from a neighbor that nobody here or beyond wants",
+    "looped": "Notifications dropped because they had crossed too many links",
     "absurd": "Notifications received from a neighbor and dropped because their number is far ahead of the clock",
     "old": "Notifications dropped because they were not newer than the last one of their source",
 }
@@ -54,10 +55,13 @@ class BrokerCollector(Collector):
             "The name and the routing system of this broker",
             {"name": node.name, "routing": self._broker.config.routing},
         )
-        counts = node.counts()
+        counts = node.counts(inspection.work)
         for name, text in _TOTALS.items():
             count = counts[name] + (self._subscriptions.lost if name == "lost" else 0)
             yield CounterMetricFamily(f"catchment_notifications_{name}", text, count)
+        yield CounterMetricFamily(
+            "catchment_gaps", "Gaps that clients were told, each time one changed", node.totals.gaps
+        )
         yield GaugeMetricFamily("catchment_uptime_seconds", "Seconds since the broker started", self._broker.uptime_s)
         yield GaugeMetricFamily("catchment_clients", "Connected clients, including those over HTTP", len(node.clients))
         count = node.core.clients.subscriptions_count
@@ -79,7 +83,37 @@ class BrokerCollector(Collector):
             self._subscriptions.readers_count,
         )
         yield from self._links()
+        yield from self._connections()
         yield self._http_answers()
+
+    def _connections(self) -> Iterator[Metric]:
+        broker = self._broker
+        gauges = {
+            "catchment_greedy_connections": (
+                "Connections handled after all others",
+                broker.turns.greedy_count,
+            ),
+            "catchment_half_sent_bytes": (
+                "Bytes of frames and bodies that are not whole",
+                broker.half_sent.bytes,
+            ),
+            "catchment_outboxes_bytes": ("Bytes that wait to be sent to clients and neighbors", broker.outboxes.bytes),
+        }
+        for name, (text, value) in gauges.items():
+            yield GaugeMetricFamily(name, text, value)
+        counters = {
+            "catchment_half_sent_given_up": (
+                "Connections ended because too much was begun and not whole",
+                broker.half_sent.given_up,
+            ),
+            "catchment_outboxes_closed": ("Connections ended because too much waited", broker.outboxes.closed_count),
+        }
+        if broker.http is not None:
+            text = "HTTP connections closed because they took too long, sent too much, or there was no room"
+            counters["catchment_http_connections_closed"] = (text, broker.http.edge.closed_count)
+            yield GaugeMetricFamily("catchment_http_connections", "HTTP connections", broker.http.connections_count)
+        for name, (text, value) in counters.items():
+            yield CounterMetricFamily(name, text, value)
 
     def _http_answers(self) -> Metric:
         answers = CounterMetricFamily(

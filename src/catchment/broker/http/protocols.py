@@ -205,6 +205,9 @@ class HttpConnection(H11Protocol):
         self._watch()
         return self._is_waiting
 
+    def crash(self) -> None:
+        self.transport.abort()
+
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """From now on another protocol has the connection."""
         self._is_upgraded = True
@@ -250,14 +253,26 @@ class HttpConnection(H11Protocol):
             self._timer = None
 
     def _on_late(self) -> None:
-        if self._phase is _Phase.HEADERS and self._has_spoken and self.conn.our_state is h11.IDLE:
-            self._send_408()
+        if self._phase is _Phase.HEADERS and self._has_spoken:
+            self._refuse(408, f"HEADER_S_MAX is {HEADER_S_MAX:.0f}: the headers did not arrive in time")
         self.drop()
 
-    def _send_408(self) -> None:
+    def send_400_response(self, msg: str) -> None:
+        """uvicorn calls this when h11 cannot read what came. That may be a body whose request is being answered."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self._refuse(400, msg)
+        self.transport.close()
+
+    def _refuse(self, status: int, text: str) -> None:
+        """Answers, if nothing was answered yet. After a request there is no text: to HEAD none may be said."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            return
+        data = text.encode() if self.conn.our_state is h11.IDLE else b""
         headers = [("content-type", "text/plain; charset=utf-8"), ("connection", "close")]
-        text = f"HEADER_S_MAX is {HEADER_S_MAX:.0f}: the headers did not arrive in time".encode()
-        events = h11.Response(status_code=408, headers=headers), h11.Data(data=text), h11.EndOfMessage()
+        length = ("content-length", str(len(data)))
+        events = h11.Response(status_code=status, headers=[*headers, length]), h11.Data(data=data), h11.EndOfMessage()
         for event in events:
             self.transport.write(self.conn.send(event) or b"")
 
@@ -323,6 +338,10 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         if not self._unhandled and not self._is_resting and not self.read_paused:
             _set_reading(self.transport, True)
         return self._is_waiting
+
+    def crash(self) -> None:
+        self._unhandled.clear()
+        self.transport.abort()
 
     async def send(self, message: Any) -> None:
         await super().send(message)

@@ -234,7 +234,7 @@ class CentralizedCore:
 
     def inspect(self) -> Inspection:
         tables = (*self.clients.tables(), *self.registry.tables())
-        return Inspection(tables, Work(self._matched), self._links.known_brokers())
+        return Inspection(tables, Work(self._matched), self._links.known_brokers(), dropped_records=self._links.dropped)
 
     def leftovers(self) -> list[str]:
         return [*self.clients.leftovers(), *self.registry.leftovers()]

@@ -24,13 +24,14 @@ Who may speak for an identity: its owner, and the client that the owner has mapp
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
 from catchment.errors import BadIdError, LimitError, shown
 from catchment.matching.ids import Id
 from catchment.model.advertisement import Advertisement
+from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification, memory_bytes
 from catchment.model.pattern import Pattern
@@ -107,6 +108,8 @@ class Identity:
     # By subscription id: its numbers in the matcher. A pattern has one number for each of its filters.
     numbers: dict[str, list[int]] = field(default_factory=dict)
     newest: Newest = field(default_factory=lambda: Newest(SEEN_SOURCES_MAX))
+    # By channel: the same for notifications that come on ways of their own (`newest_of`).
+    newest_by_channel: dict[str, Newest] = field(default_factory=dict)
     # Clients that the owner lets publish under this name, besides the handler.
     publishers: set[Client] = field(default_factory=set)
     # None unless the identity is suspended.
@@ -114,11 +117,21 @@ class Identity:
     # Deliveries dropped while the identity is suspended; it is told when it resumes.
     missed: int = 0
 
+    def newest_of(self, channel: str) -> Newest:
+        """What the identity has had on a channel. Channels are ways on which a publisher's notifications may overtake
+        each other: there is order on each of them, and none between them. A new channel begins with what the identity
+        had before it came (`newest`)."""
+        newest = self.newest_by_channel.get(channel)
+        if newest is None:
+            newest = self.newest_by_channel[channel] = Newest(SEEN_SOURCES_MAX)
+            newest.merge(self.newest.last)
+        return newest
+
 
 # For each subscription to a pattern: its id, and the places in the pattern of the filters that match.
 _Steps = tuple[tuple[str, tuple[int, ...]], ...]
 # An identity, the ids of its filter subscriptions that match, and its pattern subscriptions of which a filter matches.
-_Interested = tuple[Identity, tuple[str, ...], _Steps]
+Interested = tuple[Identity, tuple[str, ...], _Steps]
 
 
 class ClientSide:
@@ -128,9 +141,9 @@ class ClientSide:
         self.watching = Watching() if watching is None else watching
         self.matcher = RecallingMatcher(self._interested)
         self._identities: dict[str, Identity] = {}
-        # The names of the identities that a client owns, and of those whose handler it is.
-        self._by_owner: dict[Client, set[str]] = {}
-        self._by_handler: dict[Client, set[str]] = {}
+        # By owner, and by handler: the names of its identities.
+        self._by_owner: dict[Client, dict[str, None]] = {}
+        self._by_client: dict[Client, dict[str, None]] = {}
         limits = Limits(SUSPENDED_BYTES_MAX, CLIENT_SUSPENDED_BYTES_MAX, BROKER_SUSPENDED_BYTES_MAX)
         self._waiting_shares: Shares[Client, str] = Shares(limits)
         # Of identities that are gone.
@@ -162,22 +175,28 @@ class ClientSide:
         return known is None or client in (known.owner, known.client)
 
     def owned_by(self, client: Client) -> Set[str]:
-        """The identities that a client has introduced. Not a copy."""
-        return self._by_owner.get(client, frozenset())
+        """The names of the identities that a client has introduced. Not a copy."""
+        return self._by_owner.get(client, {}).keys()
 
     def mapped_to(self, client: Client) -> Set[str]:
-        """The identities of others whose handler a client is."""
-        return self._by_handler.get(client, frozenset()) - self.owned_by(client)
+        """The names of the identities of others whose handler a client is."""
+        return self._by_client.get(client, {}).keys() - self.owned_by(client)
+
+    def identities_of(self, client: Client) -> list[Identity]:
+        """The identities whose handler a client is."""
+        return [self._identities[name] for name in self._by_client.get(client, ())]
 
     def client_up(self, client: Client, message: ClientUp) -> None:
         """A client has connected: it is the handler of its identity from now on."""
         identity = self._identity(message.identity, client)
-        self._map(identity, client)
+        self._hand_over(identity, client)
         identity.newest.merge(message.seen)
+        for newest in identity.newest_by_channel.values():
+            newest.merge(message.seen)
 
     def client_down(self, client: Client) -> list[str]:
         """Forgets the identities whose handler the client was, with their subscriptions. Returns their names."""
-        gone = sorted(self._by_handler.get(client, ()))
+        gone = [identity.name for identity in self.identities_of(client)]
         for name in gone:
             identity = self._identities[name]
             for id in list(identity.subscriptions):
@@ -185,27 +204,24 @@ class ClientSide:
             self._forget(identity)
         return gone
 
-    def identities_of(self, client: Client) -> list[Identity]:
-        """The identities whose handler a client is."""
-        return [self._identities[name] for name in sorted(self._by_handler.get(client, ()))]
-
     def _identity(self, name: str, client: Client) -> Identity:
         """The identity of this name; the client introduces it if there is none."""
-        known = self._identities.get(name)
-        if known is None:
-            known = self._identities[name] = Identity(name, client, client)
-            self._by_owner.setdefault(client, set()).add(name)
-            self._by_handler.setdefault(client, set()).add(name)
-        return known
+        identity = self._identities.get(name)
+        if identity is None:
+            identity = self._identities[name] = Identity(name, client, client)
+            self._by_owner.setdefault(client, {})[name] = None
+            self._by_client.setdefault(client, {})[name] = None
+        return identity
 
-    def _map(self, identity: Identity, handler: Client) -> None:
-        _discard(self._by_handler, identity.client, identity.name)
-        self._by_handler.setdefault(handler, set()).add(identity.name)
-        identity.client = handler
+    def _hand_over(self, identity: Identity, client: Client) -> None:
+        """From now on, the client is the handler of the identity."""
+        _discard(self._by_client, identity.client, identity.name)
+        identity.client = client
+        self._by_client.setdefault(client, {})[identity.name] = None
 
     def _forget(self, identity: Identity) -> None:
         _discard(self._by_owner, identity.owner, identity.name)
-        _discard(self._by_handler, identity.client, identity.name)
+        _discard(self._by_client, identity.client, identity.name)
         waiting = self._waiting_shares.size(identity.owner, identity.name)
         self._waiting_shares.grow(identity.owner, identity.name, -waiting)
         self._old_before += identity.newest.old_count
@@ -223,6 +239,11 @@ class ClientSide:
         """What an identity has subscribed to, by subscription id. Not a copy: it changes with the next request."""
         known = self._identities.get(identity)
         return {} if known is None else known.subscriptions
+
+    def numbers_of(self, identity: str, id: str) -> Sequence[int]:
+        """The numbers of a subscription's filters, in their order: a pattern has several."""
+        known = self._identities.get(identity)
+        return () if known is None else known.numbers.get(id, ())
 
     def subscriptions_of(self, identity: str) -> dict[str, Wanted]:
         """A copy of `wants_of`."""
@@ -267,7 +288,7 @@ class ClientSide:
                 for offer in covered:
                     del identity.advertisements[offer]
             case MapIdentity():
-                self._map(identity, Client(message.handler))
+                self._hand_over(identity, Client(message.handler))
             case Suspend():
                 # An identity that is suspended already keeps what waits for it.
                 identity.waiting = identity.waiting or deque()
@@ -312,19 +333,55 @@ class ClientSide:
             return []
         actions: list[Action] = []
         for notification, interested in zip(batch, self.matcher.answers(batch), strict=True):
-            for identity, ids, steps in interested:
-                # `is_new` comes last, because it also remembers the notification as delivered to this identity.
-                if (only is None or identity.name == only) and identity.newest.is_new(notification):
-                    if ids and identity.waiting is None:
-                        actions.append(Deliver(identity.client, identity.name, notification, ids))
-                    elif ids:
-                        self._give(identity, _Due((notification,), ids, False), actions)
-                        actions.append(Keep(notification))
-                    if steps and notification.time is not None:
-                        self._watch(identity, steps, notification, now, actions)
+            self._due_to(interested, notification, now, actions, only)
         return actions
 
-    def _interested(self, numbers: Sequence[Id]) -> tuple[_Interested, ...]:
+    def due_to(
+        self, interested: Iterable[Interested], notification: Notification, now: Time, channel: str = ""
+    ) -> list[Action]:
+        """The deliveries of one notification to those who are known to be interested in it: for cores that do not match
+        content. `channel` is the way on which it came (`Identity.newest_of`)."""
+        actions: list[Action] = []
+        self._due_to(interested, notification, now, actions, None, channel)
+        return actions
+
+    def _due_to(
+        self,
+        interested: Iterable[Interested],
+        notification: Notification,
+        now: Time,
+        actions: list[Action],
+        only: str | None,
+        channel: str = "",
+    ) -> None:
+        for identity, ids, steps in interested:
+            newest = identity.newest_of(channel) if channel else identity.newest
+            # `is_new` comes last, because it also remembers the notification as delivered to this identity.
+            if (only is None or identity.name == only) and newest.is_new(notification):
+                if ids and identity.waiting is None:
+                    actions.append(Deliver(identity.client, identity.name, notification, ids))
+                elif ids:
+                    self._give(identity, _Due((notification,), ids, False), actions)
+                    actions.append(Keep(notification))
+                if steps and notification.time is not None:
+                    self._watch(identity, steps, notification, now, actions)
+
+    def interested(self, numbers: Sequence[Id]) -> tuple[Interested, ...]:
+        """Who is interested in a notification that the filters with these numbers match (`numbers_of`)."""
+        return self._interested(numbers)
+
+    def asked(self, number: Id) -> Filter | Cesql:
+        """The filter or expression with this number, as it was asked for."""
+        identity, id, step = self._owners[number]
+        wanted = identity.subscriptions[id]
+        return wanted.filters[step or 0] if isinstance(wanted, Pattern) else wanted
+
+    def matches(self, number: Id, notification: Notification) -> bool:
+        """Whether the filter or expression with this number matches a notification."""
+        asked = self.asked(number)
+        return asked.matches(notification.matched if isinstance(asked, Cesql) else notification)
+
+    def _interested(self, numbers: Sequence[Id]) -> tuple[Interested, ...]:
         """The identities that are interested in a notification, given the numbers of the filters that match it. The
         matcher recalls this answer until a filter is added or removed."""
         ids_by_identity: dict[str, list[str]] = {}
@@ -373,6 +430,18 @@ class ClientSide:
             identity.missed += count
         elif count:
             actions.append(Missed(identity.client, identity.name, count))
+
+    def missed(self, counts: Mapping[int, int]) -> list[Action]:
+        """Tells identities how many notifications were lost on their way: at most so many for the filter with each
+        number. What several filters of an identity have lost is counted once, by the largest count."""
+        by_identity: dict[str, int] = {}
+        for number, count in counts.items():
+            name = self._owners[number][0].name
+            by_identity[name] = max(count, by_identity.get(name, 0))
+        actions: list[Action] = []
+        for name, count in sorted(by_identity.items()):
+            self._miss(self._identities[name], count, actions)
+        return actions
 
     def _give(self, identity: Identity, due: _Due, actions: list[Action]) -> None:
         """Delivers, or lets the delivery wait if the identity is suspended."""
@@ -427,9 +496,9 @@ class ClientSide:
         return [f"{count} subscriptions of clients"] if count else []
 
 
-def _discard(names_by_client: dict[Client, set[str]], client: Client, name: str) -> None:
+def _discard(names_by_client: dict[Client, dict[str, None]], client: Client, name: str) -> None:
     names = names_by_client[client]
-    names.discard(name)
+    del names[name]
     if not names:
         del names_by_client[client]
 

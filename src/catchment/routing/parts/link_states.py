@@ -269,7 +269,7 @@ class LinkStates:
         if excess < 2 and source.name != origin:
             return []
         # `parents` has the nearest first: Dijkstra finds them in that order.
-        far_first = [each for each in reversed(parents) if each not in near and leads_to[each] == greatest]
+        far_first = [each for each in reversed(list(parents)) if each not in near and leads_to[each] == greatest]
         return far_first[: max(1, min(ROOM_AT_ONCE, excess // 2))]
 
     # --- paths ---

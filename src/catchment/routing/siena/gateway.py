@@ -346,7 +346,8 @@ class HybridCore:
         inspections = [part.inspect() for part in self._parts]
         tables = [table for each in inspections for table in each.tables if not _is_inner(table.holder)]
         work = sum((each.work for each in inspections), Work())
-        return Inspection(tuple(sorted(tables)), work)
+        dropped = sum(each.dropped_records for each in inspections)
+        return Inspection(tuple(sorted(tables)), work, dropped_records=dropped)
 
     def leftovers(self) -> list[str]:
         """What hub and ports keep, without the filter for everything: a port below a master asks for that always."""

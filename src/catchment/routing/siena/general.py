@@ -298,7 +298,7 @@ class GeneralCore:
     def inspect(self) -> Inspection:
         work = Work(self._matched, self.own.poset.compared, self._newest.old_count)
         tables = (*self.clients.tables(), *self.remote.tables())
-        return Inspection(tables, work, self.links.known_brokers(), self.own.poset.apart)
+        return Inspection(tables, work, self.links.known_brokers(), self.own.poset.apart, self.links.dropped)
 
     def leftovers(self) -> list[str]:
         # The wants of a broker that cannot be reached do not count: they are kept until it is back.

@@ -112,6 +112,8 @@ class DeliveryChecker:
     hears_refusals: bool = True
     # Whether no broker gets what it has no use for, while the network is settled.
     wastes_nothing: bool = False
+    # Whether brokers find out what was lost on the way and tell clients: how much that is, is not known here.
+    detects_losses: bool = False
     is_settled: bool = False
     delivered_count: int = 0
     _expected: dict[Published, dict[str, tuple[str, ...]]] = field(default_factory=dict)
@@ -253,6 +255,8 @@ class DeliveryChecker:
         self._unwanted = network.unwanted
 
     def _check_losses(self, client: SimClient) -> None:
+        if self.detects_losses and not self.is_settled and not client.is_behind:
+            self._missed[client.identity] = client.missed
         if not client.is_behind and client.missed != self._missed[client.identity]:
             lost = client.missed - self._missed[client.identity]
             raise ViolationError(f"{client.identity} was told that it lost {lost}, and it was not behind")

@@ -18,6 +18,7 @@ from catchment.errors import InputError
 from catchment.routing.systems import SYSTEMS, RoutingSystem, system_named
 from catchment.sim.conformance.checkers import Network, reachable
 from catchment.sim.conformance.ideals.baselines import centralized_tables, flooding_tables, served_centrally
+from catchment.sim.conformance.ideals.content_graph import content_graph_tables
 from catchment.sim.conformance.ideals.delegating import delegating_tables
 from catchment.sim.conformance.ideals.general import general_tables
 from catchment.sim.conformance.ideals.hop_by_hop import acyclic_tables, advertising_tables, hierarchical_tables
@@ -71,6 +72,8 @@ class Entry:
     # Whether no broker gets notifications that it has no use for. Masters and the center get all, and what is merged
     # imperfectly lets more through.
     wastes_nothing: bool = True
+    # Whether clients are told what was lost on the way while the network changed.
+    detects_losses: bool = False
     # Whether tables depend on the order in which filters came, not only on what is wanted.
     depends_on_order: bool = False
 
@@ -110,6 +113,20 @@ def _masters_around_hierarchical(topology: Topology, settings: Settings) -> Mapp
 
 def _center(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
     return {broker: {"center": topology.brokers[0]} for broker in topology.brokers}
+
+
+def _rendezvous(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
+    return {broker: {"rendezvous": topology.brokers[0]} for broker in topology.brokers}
+
+
+def _scoped_rendezvous(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
+    """Three namespaces with one rendezvous point: so a publisher's notifications come in order across namespaces."""
+    first = topology.brokers[0]
+    scopes = [
+        {"name": "north and south", "scope": "place in ('north', 'south')", "rendezvous": first},
+        {"name": "east", "scope": "place = 'east' and level > 2", "rendezvous": first},
+    ]
+    return {broker: {"rendezvous": first, "scopes": scopes} for broker in topology.brokers}
 
 
 def _units(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
@@ -182,6 +199,67 @@ ENTRIES: Final[dict[str, Entry]] = {
         served=served_centrally,
         is_direct=False,
         wastes_nothing=False,
+    ),
+    "content graph": Entry(
+        "content graph",
+        ANY_NETWORK,
+        content_graph_tables,
+        _rendezvous,
+        served=served_centrally,
+        is_direct=False,
+        detects_losses=True,
+    ),
+    "content graph minimal": Entry(
+        "content graph",
+        ANY_NETWORK,
+        content_graph_tables,
+        _rendezvous,
+        {"forwarding": "minimal", "preprocessing": "central"},
+        served=served_centrally,
+        is_direct=False,
+        detects_losses=True,
+        wastes_nothing=False,
+    ),
+    "content graph stored": Entry(
+        "content graph",
+        ANY_NETWORK,
+        content_graph_tables,
+        _rendezvous,
+        {"forwarding": "stored"},
+        served=served_centrally,
+        is_direct=False,
+        detects_losses=True,
+    ),
+    "content graph lists": Entry(
+        "content graph",
+        ANY_NETWORK,
+        content_graph_tables,
+        _rendezvous,
+        {"forwarding": "lists"},
+        served=served_centrally,
+        is_direct=False,
+        detects_losses=True,
+    ),
+    "content graph adaptive": Entry(
+        "content graph",
+        ANY_NETWORK,
+        content_graph_tables,
+        _rendezvous,
+        # Timers that fire within a run: most are set for minutes.
+        {"adaptive": True, "refresh_s": 0.1, "expiry_s": 0.35},
+        served=served_centrally,
+        is_direct=False,
+        detects_losses=True,
+    ),
+    "content graph scoped": Entry(
+        "content graph",
+        ANY_NETWORK,
+        content_graph_tables,
+        _scoped_rendezvous,
+        {"offline": True},
+        served=served_centrally,
+        is_direct=False,
+        detects_losses=True,
     ),
     "siena general": Entry("siena general", ANY_NETWORK, general_tables),
     "siena hybrid": Entry("siena hybrid", HYBRIDS, hybrid_tables, _units, wastes_nothing=False),

@@ -100,7 +100,12 @@ class _Tried(NamedTuple):
 
 def _tried(script: Script, entry: Entry, topology: Topology, seed: int) -> _Tried:
     system = system_named(entry.system)
-    checker = DeliveryChecker(entry.needs_advertisements, entry.served, wastes_nothing=entry.wastes_nothing)
+    checker = DeliveryChecker(
+        entry.needs_advertisements,
+        entry.served,
+        wastes_nothing=entry.wastes_nothing,
+        detects_losses=entry.detects_losses,
+    )
     sequences = SequenceChecker(entry.served, entry.needs_advertisements)
     gaps = GapChecker(entry.served, entry.needs_advertisements)
     core_messages = 0

@@ -33,11 +33,13 @@ C = TypeVar("C")
 @dataclass(frozen=True, slots=True)
 class Checked:
     """An ideal has compared the tables of a broker. `held` is what the broker holds for others, by holder. Of the
-    holders in `unknown` the ideal cannot know what the broker holds."""
+    holders in `unknown` the ideal cannot know what the broker holds. `other` are tables of something else than
+    filters, as the broker should state them."""
 
     broker: str
     held: Mapping[str, Iterable[Wanted]]
     unknown: frozenset[str] = frozenset()
+    other: tuple[Table, ...] = ()
 
 
 class Ideal:
@@ -80,7 +82,8 @@ def _inspection_differences(simulation: Simulation, core: RoutingCore[Any], chec
     broker, inspection = checked.broker, core.inspect()
     wants = [wanted for some in wants_at(simulation, {broker}).values() for wanted in some]
     held: dict[str, Iterable[Wanted]] = {CLIENTS_TABLE: wants, **checked.held}
-    ideal = sorted(table for holder, some in held.items() if (table := _table(holder, some)).filters)
+    filters = [table for holder, some in held.items() if (table := _table(holder, some)).filters]
+    ideal = sorted([*filters, *checked.other])
     actual = sorted(table for table in inspection.tables if table.holder not in checked.unknown)
     if actual != ideal:
         wrong = [table for table in actual if table not in ideal] or actual

@@ -80,7 +80,7 @@ def mapped_identities_without_number(patch: pytest.MonkeyPatch) -> None:
 def mapped_identities_count_as_ones_own(patch: pytest.MonkeyPatch) -> None:
     owned = ClientSide.owned_by
     patch.setattr(
-        ClientSide, "owned_by", lambda self, client: owned(self, client) | self._by_handler.get(client, frozenset())
+        ClientSide, "owned_by", lambda self, client: owned(self, client) | self._by_client.get(client, {}).keys()
     )
 
 

@@ -1,0 +1,1 @@
+"""Content graphs: F3, routing by node ids instead of content."""
