@@ -3,6 +3,7 @@
     ./dev bench broker                     the whole table, about a quarter of an hour
     ./dev bench broker --quick             each once, with fewer notifications
     ./dev bench broker --only Catchment --case 10,000
+    ./dev bench broker --routing NAME,…    other routing systems beside siena general; `all` stands for all systems
     ./dev bench broker --profile           only where the broker's time goes
     ./dev bench broker --json FILE         for another program: what was measured, run by run; writes no report
 
@@ -23,6 +24,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -42,7 +44,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.broker_cases import CASES, PROFILED, Case, Result
 from benchmarks.broker_load import Load, receive, send
 from benchmarks.broker_profile import Profile, of_stats, sampled
-from benchmarks.broker_report import figures_of, lines_of, profile_lines, write_report
+from benchmarks.broker_report import figures_of, lines_of, profile_lines, write_report, write_routing
+from benchmarks.broker_routing import REFERENCE, ROUTING_CASES, names_of, needs_advertisements, options, systems_of
 from benchmarks.figures import write_figures
 
 PEERS = ("Catchment", "RabbitMQ", "NATS", "Mosquitto")
@@ -75,11 +78,12 @@ class Brokers:
 
 @contextmanager
 def running(peer: str, hops: int, directory: Path, before: Sequence[str] = ()) -> Iterator[Brokers]:
-    """`before` is put before the command of a Catchment broker: options of Python."""
+    """`before` is put before the command of a Catchment broker: options of Python. What is no peer is a routing system
+    of Catchment."""
     processes: list[subprocess.Popen[Any]] = []
     try:
-        if peer == "Catchment":
-            addresses = _catchments(hops, processes, before)
+        if is_catchment(peer):
+            addresses = _catchments(options(REFERENCE if peer == "Catchment" else peer, hops), processes, before)
         else:
             port = _free_port()
             processes.append(_peer(peer, port, directory))
@@ -96,11 +100,18 @@ def running(peer: str, hops: int, directory: Path, before: Sequence[str] = ()) -
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def _catchments(hops: int, processes: list[subprocess.Popen[Any]], before: Sequence[str]) -> tuple[str, str]:
+def is_catchment(peer: str) -> bool:
+    return peer == "Catchment" or peer not in PEERS
+
+
+def _catchments(
+    routing: Sequence[Sequence[str]], processes: list[subprocess.Popen[Any]], before: Sequence[str]
+) -> tuple[str, str]:
+    """A line of brokers, with these options each."""
     addresses: list[str] = []
-    for i in range(hops):
-        command = [sys.executable, *before, "-m", "catchment", "serve", "--name", f"b{i}", "--listen", "127.0.0.1:0"]
-        command += ["--json", *(["--neighbor", addresses[-1]] if addresses else [])]
+    for name, chosen in zip(names_of(len(routing)), routing, strict=True):
+        command = [sys.executable, *before, "-m", "catchment", "serve", "--name", name, "--listen", "127.0.0.1:0"]
+        command += ["--json", *chosen, *(["--neighbor", addresses[-1]] if addresses else [])]
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
         )
@@ -150,7 +161,7 @@ def _listening(port: int) -> None:
 def is_there(peer: str) -> bool:
     commands = {"RabbitMQ": "rabbitmq-server", "NATS": "nats-server", "Mosquitto": "mosquitto"}
     path = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin"))
-    return peer == "Catchment" or shutil.which(commands[peer], path=path) is not None
+    return is_catchment(peer) or shutil.which(commands[peer], path=path) is not None
 
 
 # --- measuring ----------------------------------------------------------------------------------
@@ -171,6 +182,8 @@ def measured(peer: str, load: Load, brokers: Brokers, started: Callable[[], None
     context = multiprocessing.get_context("spawn")
     ready, go = context.Event(), context.Event()
     load = replace(load, progress=context.Value("q", 0, lock=False))
+    if is_catchment(peer) and peer != "Catchment":
+        load, peer = replace(load, advertises=needs_advertisements(peer)), "Catchment"
     sent, received = context.Queue(), context.Queue()
     processes = [
         context.Process(target=receive, args=(peer, brokers.subscribe_at, load, ready, received), daemon=True),
@@ -238,11 +251,20 @@ def profiled(case: Case) -> Profile:
         return of_stats(stats)
 
 
+def compare_systems(systems: Sequence[str], cases: Sequence[Case], runs: int, share: float) -> list[Result]:
+    results: list[Result] = []
+    for case in cases:
+        results += run_case(case, systems, runs, share)
+        print("\n".join(lines_of(results, case, REFERENCE)), flush=True)
+    return results
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", choices=PEERS)
     parser.add_argument("--case", help="only cases with this in their name")
+    parser.add_argument("--routing", metavar="NAME,…")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--json", type=Path, metavar="FILE")
@@ -250,6 +272,14 @@ def main() -> int:
     runs, share = (1, 0.25) if given.quick else (given.runs, 1.0)
     if given.profile:
         print("\n".join(profile_lines(profiled(PROFILED))))
+        return 0
+    if given.routing:
+        cases = [case for case in ROUTING_CASES if not given.case or given.case in case.name]
+        results = compare_systems(systems_of(given.routing), cases, runs, share)
+        if given.json:
+            write_figures(given.json, [figure for result in results for figure in figures_of(result)])
+        elif not given.case:
+            write_routing(results, " ".join(["./dev bench broker", *map(shlex.quote, sys.argv[1:])]), REFERENCE)
         return 0
     peers = [peer for peer in PEERS if is_there(peer) and given.only in (None, peer)]
     for peer in PEERS:

@@ -26,7 +26,7 @@ class Case:
         return self.count // 10 if peer == "Mosquitto" and self.fan_out > 1 else self.count
 
     def is_for(self, peer: str) -> bool:
-        if peer == "Catchment":
+        if peer not in ("RabbitMQ", "NATS", "Mosquitto"):
             return True
         return self.hops == 1 and not (peer == "RabbitMQ" and self.crowd > RABBITMQ_CROWD_MAX)
 

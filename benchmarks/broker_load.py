@@ -32,6 +32,8 @@ PAYLOAD_BYTES = 200
 AT_ONCE = 64
 TICK_S = 0.0005
 WINDOW = 8_192
+# Brokers have heard of an advertisement by then, and told each other who wants it.
+SPREAD_S = 1.0
 # A subscriber tells how far it is once in so many deliveries.
 TOLD_EVERY = 64
 _STAMP = struct.Struct(">d")
@@ -47,6 +49,8 @@ class Load:
     crowd: int = 0
     rate: float = 0.0
     progress: Any = None
+    # Whether the publisher advertises first, and waits SPREAD_S until brokers have heard of it.
+    advertises: bool = False
 
     def is_far_ahead(self, sent: int) -> bool:
         return self.progress is not None and sent * self.fan_out - self.progress.value > WINDOW * self.fan_out
@@ -171,6 +175,10 @@ async def catchment_send(address: str, load: Load) -> tuple[float, float]:
     from catchment.client import connect
 
     client = await connect(address, identity="writer")
+    if load.advertises:
+        for advertisement in ("symbol any, price any, volume any", "symbol any"):
+            await client.advertise(advertisement)
+        await asyncio.sleep(SPREAD_S)
 
     numbers = itertools.count()
 

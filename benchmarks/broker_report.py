@@ -46,9 +46,31 @@ def write_report(results: Sequence[Result], profile: Profile, command: str) -> N
     _plot(results, [case.name for case in cases])
 
 
-def lines_of(results: Sequence[Result], case: Case) -> Iterator[str]:
-    """Those of one case, for a terminal."""
-    for name, peer, rate, deliveries, p50, p99, worst, ratio in _rows(results, case):
+def write_routing(results: Sequence[Result], command: str, reference: str) -> None:
+    """The table of routing systems."""
+    RESULTS.mkdir(exist_ok=True)
+    cases = list(dict.fromkeys(result.case for result in results))
+    rows = [
+        "# Live brokers with different routing systems",
+        "",
+        f"`{command}`, runs of each: {max(len(result.rates) for result in results)}.",
+        HOW,
+        "",
+        f"| case | routing system | notifications/s | p50 ms | p99 ms | worst ms | `{reference}` is |",
+        "|---|---|--:|--:|--:|--:|--:|",
+        *(
+            f"| {name} | `{peer}` | {' | '.join((rate, *latency))} |"
+            for case in cases
+            for name, peer, rate, _, *latency in _rows(results, case, reference)
+        ),
+        "",
+    ]
+    (RESULTS / "broker_routing.md").write_text("\n".join(rows), "utf-8")
+
+
+def lines_of(results: Sequence[Result], case: Case, reference: str = "Catchment") -> Iterator[str]:
+    """Those of one case, for a terminal. Ratios are of `reference` to the others."""
+    for name, peer, rate, deliveries, p50, p99, worst, ratio in _rows(results, case, reference):
         delivered = f"{deliveries:>9}/s delivered" if case.fan_out > 1 else ""
         yield f"{name:22} {peer:10} {rate:>28}/s {delivered} p50 {p50} p99 {p99} worst {worst} ms {ratio}"
 
@@ -61,9 +83,9 @@ def figures_of(result: Result) -> Iterator[Figure]:
     yield Figure(f"{name}: p99 ms", is_more_faster=False, values=result.p99s_ms)
 
 
-def _rows(results: Sequence[Result], case: Case) -> Iterator[tuple[str, ...]]:
+def _rows(results: Sequence[Result], case: Case, reference: str = "Catchment") -> Iterator[tuple[str, ...]]:
     mine = [result for result in results if result.case == case]
-    ours = next((result for result in mine if result.peer == "Catchment"), None)
+    ours = next((result for result in mine if result.peer == reference), None)
     for result in mine:
         p99 = _spread(result.p99s_ms, ".2f") + (
             "" if result.kept >= KEPT_MIN else f", at {result.kept:.0%} of half load"

@@ -67,6 +67,10 @@ def live_runs(seeds: Sequence[int]) -> list[Run]:
     return list(live.runs_of(seeds))
 
 
+def all_live_runs(seeds: Sequence[int]) -> list[Run]:
+    return [run for run in all_runs(seeds) if ENTRIES[run.entry].is_live]
+
+
 @cache
 def hosts() -> Hosts:
     """One for each process of the pool; it ends with that."""
@@ -125,7 +129,7 @@ def main(arguments: Sequence[str]) -> int:
     if simulated_count:
         results.append(made("simulated", outcome_of, chosen(given, simulated_count, all_runs)))
     if live_count:
-        runs = chosen(given, live_count, live_runs if given.network is None else all_runs)
+        runs = chosen(given, live_count, live_runs if given.network is None else all_live_runs)
         results.append(made("live", live_outcome_of, runs, LIVE_AT_ONCE, LIVE_CHUNK))
     return 0 if results and all(results) else 1
 

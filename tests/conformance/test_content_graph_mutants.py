@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from catchment.routing.content_graph import loss
+from catchment.routing.content_graph import stream
 from catchment.routing.content_graph.edge import Edge
 from catchment.routing.content_graph.forwarders.labels import LabelForwarder
 from catchment.routing.content_graph.graph import ContentGraph
@@ -39,7 +39,8 @@ def set_up_with_the_edges_of_the_sender(patch: pytest.MonkeyPatch) -> None:
     """(c): lowest and highest among all nodes, not among those that the neighbor wants."""
 
     def own_edges(self: Any, node: int, neighbor: Neighbor) -> Edges:
-        wanted = set(self.nodes_of(neighbor))
+        self.marks.get(node, set()).discard(neighbor)
+        wanted = {each for each in self.nodes_of(neighbor) if neighbor not in self.marks.get(each, ())}
         above, below = self.graph.parents[node] & wanted, self.graph.children[node] & wanted
         return Edges(tuple(sorted(above)), tuple(sorted(below)))
 
@@ -178,7 +179,19 @@ def numbers_are_those_of_the_nodes_above(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_is_recovered_comes_after_what_came_later(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(loss, "_order", lambda arrival: -arrival.numbers[0][1])
+    patch.setattr(stream, "order_of", lambda arrival: -arrival.numbers[0][1])
+
+
+def set_ups_name_nodes_before_their_own_set_up(patch: pytest.MonkeyPatch) -> None:
+    set_up_for = ForwardingTable.set_up_for
+
+    def hasty(self: Any, node: int, neighbor: Neighbor) -> Edges:
+        marks, self.marks = self.marks, {}
+        edges = set_up_for(self, node, neighbor)
+        self.marks = {each: some - {neighbor} if each == node else some for each, some in marks.items()}
+        return edges
+
+    patch.setattr(ForwardingTable, "set_up_for", hasty)
 
 
 def tags_are_taken_with_any_version(patch: pytest.MonkeyPatch) -> None:
@@ -206,6 +219,7 @@ BY_TEST: list[tuple[Plant, Callable[[], None]]] = [
         what_is_recovered_comes_after_what_came_later,
         brokers.test_figures_3_31_3_32_and_2_7_a_filtered_message_is_no_loss_and_a_lost_one_is,
     ),
+    (set_ups_name_nodes_before_their_own_set_up, brokers.test_a_set_up_names_a_node_only_after_its_own),
     (tags_are_taken_with_any_version, brokers.test_preprocessors_have_the_version_of_the_rendezvous_point),
 ]
 

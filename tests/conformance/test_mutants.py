@@ -196,7 +196,7 @@ def the_root_of_a_hierarchy_keeps_what_comes_up(patch: pytest.MonkeyPatch) -> No
 
 
 def changes_in_a_general_unit_stay_there(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(gateway.GeneralPort, "_replace", GeneralCore._replace)
+    patch.setattr(gateway.GeneralPort, "_change", GeneralCore._change)
 
 
 def brokers_lost_from_a_general_unit_are_still_asked_for(patch: pytest.MonkeyPatch) -> None:

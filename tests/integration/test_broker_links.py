@@ -12,7 +12,9 @@ from catchment.broker.server import Broker
 from catchment.errors import InputError
 from catchment.routing.messages import Header, LinkDown, LinkUp, Neighbor, Routed, Subscribe
 from catchment.routing.parts import link_states
+from catchment.routing.parts.distance_vectors import Distances
 from catchment.routing.parts.link_states import Links
+from catchment.routing.propagation.messages import Filtered
 from catchment.routing.siena.messages import Interest, OriginHeader
 from catchment.wire import session as session_module
 from catchment.wire.frames import VERSION, batch_frame, frame
@@ -203,6 +205,36 @@ def test_a_neighbor_that_says_what_it_must_not_loses_its_link_and_nobody_else():
                 await until(lambda: len(a.node.links) == 1)
             assert list(a.node.links) == [Neighbor("b")]
             assert b.node.links
+
+    run(work())
+
+
+LIES = {
+    "a distance below 0": (Distances((("x", -1),)), "neighbor 'bad' told the number -1 for 'x'"),
+    "a huge distance": (Distances((("x", 2**40),)), "neighbor 'bad' told the number 1099511627776 for 'x'"),
+    "a broker at no distance": (Distances((("b", 0),)), "only itself is 0"),
+    "a filter for an unknown publisher": (Filtered("x", Filter("x > 0")), "neighbor 'bad' sent a filter for 'x'"),
+    "a filter for a tree that it is not in": (Filtered("b", Filter("x > 0")), "does not lead through here"),
+    "too many brokers": (Distances(tuple((f"b{i}", 3) for i in range(10_001))), "DESTINATIONS_MAX is 10,000"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_neighbor_that_lies_in_filter_propagation_loses_its_link_and_nobody_else(lie):
+    message, reason = LIES[lie]
+
+    async def work():
+        async with broker("a", routing="propagation") as a, broker("b", (a.address,), routing="propagation") as b:
+            await until(lambda: a.node.links and b.node.links)
+            async with await Raw.neighbor(a, "bad", "propagation") as bad:
+                await until(lambda: len(a.node.links) == 2)
+                bad.say(frame(Distances((("bad", 0),))), frame(message))
+                assert reason in await bad.goodbye()
+            await until(lambda: list(a.node.links) == [Neighbor("b")])
+            async with client(b, "reader") as reader, client(a, "p") as publisher:
+                subscription = await reader.subscribe("probe any")
+                await until_heard(publisher, subscription)
+            assert a.node.core.vectors.reached == ("a", "b")
 
     run(work())
 

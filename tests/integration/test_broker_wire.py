@@ -10,7 +10,7 @@ from catchment.broker import connection as connection_module
 from catchment.broker import server as server_module
 from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
 from catchment.routing.messages import Cancel, MapIdentity, Subscribe
-from catchment.routing.parts.clients import SEEN_SOURCES_MAX
+from catchment.routing.parts.identities import SEEN_SOURCES_MAX
 from catchment.wire import session as session_module
 from catchment.wire.frames import VERSION, frame
 from catchment.wire.messages import Accepted, Delivery, Goodbye, Hello, Look, Publish, Refused, Request, Seen, Welcome

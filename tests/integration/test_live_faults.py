@@ -10,6 +10,9 @@ import pytest
 from catchment.broker import server
 from catchment.broker.config import Address, Config, read_config
 from catchment.broker.connection import Connection
+from catchment.broker.half_sent import HalfSent
+from catchment.broker.outboxes import Outboxes
+from catchment.broker.turns import Turns
 from catchment.client import client as client_module
 from catchment.client.connection import connected
 from catchment.errors import InputError
@@ -86,6 +89,9 @@ def test_nothing_is_written_to_what_is_closed():
             raise RuntimeError("the handler is closed")
 
     class Owner:
+        def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+            self.turns, self.half_sent, self.outboxes = Turns(loop.time, loop.call_soon), HalfSent(), Outboxes()
+
         def heard(self, connection: Connection, event: Event) -> None: ...
 
         def closed(self, connection: Connection, reason: str) -> None: ...
@@ -97,7 +103,7 @@ def test_nothing_is_written_to_what_is_closed():
     async def work() -> None:
         loop, problems = asyncio.get_running_loop(), []
         loop.set_exception_handler(lambda loop, context: problems.append(context))
-        connection = Connection(Owner(), loop, BrokerSession(ThisBroker("b", "flooding", language_of("flooding"))))
+        connection = Connection(Owner(loop), loop, BrokerSession(ThisBroker("b", "flooding", language_of("flooding"))))
         connection.connection_made(Closed())
         connection.put(b"waits for this turn to end")
         connection.connection_lost(None)

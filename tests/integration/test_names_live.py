@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from typing import Any
 
 import httpx
 import pytest
@@ -13,7 +14,7 @@ from catchment.client import numbering as numbering_module
 from catchment.errors import BadIdError, BadNumberError, ForeignIdentityError
 from catchment.model.values import INT_MAX
 from catchment.node.numbers import SEQ_AHEAD_MAX
-from catchment.routing.messages import Cancel, ClientRequest, MapIdentity, Resume, Suspend, Unsubscribe
+from catchment.routing.messages import Cancel, MapIdentity, Resume, Suspend, Unsubscribe
 from catchment.wire.frames import VERSION
 from catchment.wire.messages import Accepted, Hello, Publish, Refused, Request, Welcome
 from tests.integration.network import ANYWHERE, FakeBroker, Raw, broker, client, pair, run, until
@@ -219,7 +220,7 @@ def test_nobody_takes_the_identities_of_subscriptions_over_http():
         ):
             given = {"id": "sold", "filters": [{"catchment": "n >= 0"}]}
             assert (await http.post("/subscriptions", json=given)).status_code == 201
-            requests: list[ClientRequest] = [
+            requests: list[Any] = [
                 Cancel("@http/sold", "sold"),
                 Unsubscribe("@http/sold", Filter("true")),
                 Suspend("@http/sold"),

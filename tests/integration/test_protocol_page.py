@@ -42,6 +42,7 @@ LIMITS_IN = (
     "model.cesql.implied",
     "model.monitor",
     "routing.parts.clients",
+    "routing.parts.identities",
     "routing.parts.watching",
     "node.access",
     "node.numbers",

@@ -157,7 +157,7 @@ def test_a_second_signal_does_not_wait_for_a_stalled_stream_over_http() -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             http = Address(*free.getsockname()[:2])
         async with served("--http", str(http)) as broker, await Raw.dial(http) as stream:
-            stream.say(b"GET /events?filter=n%20%3E%3D%200 HTTP/1.1\r\nHost: x\r\n\r\n")
+            stream.say(b"GET /events?filter=n%20%3E%3D%200 HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert await stream._reader.readuntil(b"retry: ")
             async with client(broker, "p") as publisher:
                 for n in range(4 * BACKLOG):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -99,7 +100,7 @@ def published(stack: contextlib.ExitStack, at: Running, payload_bytes: int, keys
     publisher.settimeout(1.0)
     with contextlib.suppress(OSError):
         for number in range(keys * rounds):
-            notification = [{"key": number % keys}, None, None, None, None, bytes(payload_bytes)]
+            notification = [{"key": number % keys}, None, None, datetime.now(UTC), None, bytes(payload_bytes)]
             publisher.sendall(frame("Publish", number + 1, [notification]))
             publisher.recv(4_096)
 
@@ -140,7 +141,27 @@ def logs_of_subscriptions_over_http(stack: contextlib.ExitStack, at: Running) ->
     published(stack, at, 75_000, keys=200, rounds=15)
 
 
+def suspended_identities(stack: contextlib.ExitStack, at: Running) -> None:
+    client = greeted(stack, at, "client")
+    for n in range(50):
+        client.sendall(frame("Request", 2 * n + 1, ["Subscribe", f"i{n}", "s", f"key = {n}"]))
+        client.sendall(frame("Request", 2 * n + 2, ["Suspend", f"i{n}"]))
+        assert b"Accepted" in client.recv(4_096)
+    published(stack, at, MIB - 1_024, keys=50, rounds=4)
+
+
+def partial_matches_of_patterns(stack: contextlib.ExitStack, at: Running) -> None:
+    client = greeted(stack, at, "client")
+    for n in range(4):
+        pattern = ["pattern", f"[key >= {n}] -> [key < 0] by key"]
+        client.sendall(frame("Request", n + 1, ["Subscribe", "client", f"s{n}", pattern]))
+        assert b"Accepted" in client.recv(4_096)
+    published(stack, at, MIB - 1_024, keys=200)
+
+
 PLACES = (
+    (suspended_identities, "siena general"),
+    (partial_matches_of_patterns, "siena general"),
     (frames_that_are_not_whole, "siena general"),
     (bodies_that_are_not_whole, "siena general"),
     (outboxes_of_clients, "siena general"),

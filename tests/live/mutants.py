@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -13,6 +13,7 @@ from catchment.node import Node
 from catchment.routing.core import Table
 from catchment.routing.messages import LinkDown, Neighbor
 from catchment.routing.parts.remote import RemoteFilters
+from catchment.routing.siena.general import GeneralCore
 
 
 def frames_change_places() -> None:
@@ -95,13 +96,12 @@ def what_a_client_has_seen_is_not_heeded() -> None:
 def filters_of_others_that_are_withdrawn_are_kept() -> None:
     """Deliveries are still right; only the tables tell."""
 
-    def replace(self: RemoteFilters, broker: str, filters: Iterable[Filter]) -> tuple[list[Filter], list[Filter]]:
-        new = [filter for filter in dict.fromkeys(filters) if filter not in self.of(broker)]
-        for filter in new:
-            self.add(broker, filter)
-        return [], new
+    change = GeneralCore._change
 
-    RemoteFilters.replace = replace  # type: ignore[method-assign]
+    def keeping(self: GeneralCore, origin: str, seq: int, gone: Sequence[Filter], new: Sequence[Filter]) -> None:
+        change(self, origin, seq, (), [filter for filter in new if filter not in self.remote.of(origin)])
+
+    GeneralCore._change = keeping  # type: ignore[method-assign]
 
 
 def a_broker_tells_its_tables_wrongly() -> None:

@@ -7,10 +7,14 @@ from hypothesis import strategies as st
 from catchment.model.cesql import Cesql
 from catchment.model.pattern import PATTERN_FILTERS_MAX
 from catchment.routing import messages as said
-from catchment.routing.baselines.messages import AddressedHeader, Registration
+from catchment.routing.baselines import messages as baseline
+from catchment.routing.baselines.messages import AddressedHeader, Graft, Prune, Registration
 from catchment.routing.content_graph import messages as graph
+from catchment.routing.parts.distance_vectors import Distances
 from catchment.routing.parts.link_states import Links
+from catchment.routing.propagation.messages import Filtered
 from catchment.routing.siena import messages as siena
+from catchment.routing.summary import messages as summary
 from catchment.routing.systems import SYSTEMS
 from catchment.wire import messages as wire
 from tests import strategies as some
@@ -48,9 +52,15 @@ HEADERS: dict[type, st.SearchStrategy[Any]] = {
     said.Header: st.builds(said.Header, hops),
     siena.OriginHeader: st.builds(siena.OriginHeader, hops, brokers),
     AddressedHeader: st.builds(AddressedHeader, hops, st.none() | st.tuples(brokers, texts)),
+    summary.WalkHeader: st.builds(
+        summary.WalkHeader, hops, brokers, st.none() | several(brokers), several(st.integers(0, 2**48 - 1))
+    ),
     graph.ContentHeader: st.builds(
         graph.ContentHeader, hops, texts, st.booleans(), counts, node_ids, node_numbers, texts, st.booleans()
     ),
+    baseline.ReceiverHeader: st.builds(baseline.ReceiverHeader, hops, brokers, texts),
+    baseline.TopicHeader: st.builds(baseline.TopicHeader, hops, brokers, records),
+    baseline.ChannelHeader: st.builds(baseline.ChannelHeader, hops, brokers, records),
 }
 BATCHES: dict[type, st.SearchStrategy[Any]] = {
     header: st.builds(wire.Batch, several(st.builds(wire.Parcel, made, several(notifications))))
@@ -72,6 +82,15 @@ requests = st.one_of(
 held = st.builds(siena.Held, notifications, records, several(st.integers(0, PATTERN_FILTERS_MAX - 1)))
 seen = st.dictionaries(texts, some.ints, max_size=4)
 roles = st.sampled_from(("client", "broker"))
+ids = several(st.tuples(counts, several(counts)))
+keys = st.integers(-(2**63), 2**63 - 1)
+rows = st.builds(
+    summary.Rows,
+    several(st.builds(summary.RangeIds, counts, st.sampled_from((0, 1, 2)), keys, keys, ids)),
+    several(st.builds(summary.PatternIds, counts, texts, texts, ids)),
+    ids,
+)
+named_ids = several(st.tuples(st.binary(max_size=3), ids))
 KINDS: dict[type, st.SearchStrategy[Any]] = {
     wire.Hello: st.builds(wire.Hello, st.tuples(counts, counts), roles, texts, seen, texts, counts, texts, texts),
     wire.Welcome: st.builds(wire.Welcome, counts, texts, texts, counts, counts, texts, texts),
@@ -104,7 +123,37 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
     siena.WantsChange: st.builds(
         siena.WantsChange, brokers, records, records, several(some.filters), several(some.filters)
     ),
+    Distances: st.builds(Distances, several(st.tuples(brokers, some.ints))),
+    Filtered: st.builds(Filtered, brokers, some.filters),
+    Prune: st.builds(Prune, brokers),
+    Graft: st.builds(Graft, brokers),
+    summary.WeighedLinks: st.builds(
+        summary.WeighedLinks, brokers, records, several(st.tuples(brokers, costs)), st.none() | counts
+    ),
+    summary.Summarized: st.builds(
+        summary.Summarized, records, several(texts), several(brokers), several(counts), named_ids, rows
+    ),
+    summary.SummaryChange: st.builds(
+        summary.SummaryChange,
+        *(records, records, several(texts), several(brokers), several(counts), several(counts), named_ids, rows, rows),
+    ),
     Registration: st.builds(Registration, brokers, records, records, st.booleans(), several(subscribe | cancel)),
+    baseline.Subscribed: st.builds(
+        baseline.Subscribed,
+        brokers,
+        records,
+        st.none() | records,
+        several(st.tuples(texts, texts)),
+        several(st.tuples(st.tuples(texts, texts), wanted)),
+    ),
+    baseline.Channels: st.builds(
+        baseline.Channels,
+        brokers,
+        records,
+        st.none() | records,
+        several(records),
+        several(st.tuples(records, several(records))),
+    ),
     graph.NodesWanted: st.builds(
         graph.NodesWanted,
         texts,

@@ -124,7 +124,7 @@ class Brokers:
     def arrive(self, parcel: Parcel) -> None:
         sender, receiver, what = parcel
         self.now += 1
-        core = self.cores[receiver]
+        core: Any = self.cores[receiver]
         if isinstance(what, tuple):
             self._perform(receiver, core.on_notifications(what, Neighbor(sender), self.now))
         else:

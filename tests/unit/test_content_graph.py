@@ -12,7 +12,7 @@ from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.routing.content_graph.forwarders import HERE
-from catchment.routing.content_graph.loss import HELD_MAX, LOG_MAX
+from catchment.routing.content_graph.loss import RECOVERY_HELD_MAX, RECOVERY_LOG_MAX
 from catchment.routing.content_graph.messages import (
     ContentHeader,
     GraphChange,
@@ -27,8 +27,8 @@ from catchment.routing.content_graph.messages import (
     UnsubscribeNodes,
 )
 from catchment.routing.content_graph.settings import ContentGraphSettings, Namespaces
-from catchment.routing.messages import Cancel, Client, ClientUp, Deliver, Forward, Neighbor, Routed, Subscribe
-from tests.unit.content_graph_network import SECOND, Brokers
+from catchment.routing.messages import Cancel, Client, ClientUp, Deliver, Forward, Neighbor, Routed, Send, Subscribe
+from tests.unit.content_graph_network import SECOND, Brokers, Parcel
 
 LINE = "AB BC"
 LEAGUE, TEAM = "league = 'AL'", "league = 'AL' and team = 'Boston'"
@@ -146,6 +146,34 @@ def test_a_ghost_that_is_wanted_again_is_set_up_again():
     assert sorted(brokers.heard()) == [1, 1]
 
 
+def test_a_set_up_names_a_node_only_after_its_own():
+    """B has ghosts of the league and the team, with the edge between them, when C asks for both. The team is set up
+    first: C does not know the league yet."""
+    brokers = Brokers("AB BC")
+    for filter, id in ((LEAGUE, "wide"), (TEAM, "narrow")):
+        brokers.subscribe("A", "keeper", filter, id)
+        brokers.subscribe("B", "f", filter, id)
+    rising: list[Parcel] = []
+
+    def waits(parcel: Parcel) -> bool:
+        is_rising = parcel[0] == "B" and isinstance(parcel[2], SubscribeNodes | UnsubscribeNodes)
+        rising.extend([parcel] * is_rising)
+        return is_rising
+
+    brokers.loses = waits
+    for id in ("wide", "narrow"):
+        brokers.cancel("B", "f", id)
+    for filter, id in ((TEAM, "narrow"), (LEAGUE, "wide")):
+        brokers.subscribe("C", "g", filter, id)
+    brokers.loses = lambda parcel: False
+    for parcel in rising:
+        brokers.arrive(parcel)
+        brokers.run()
+    assert brokers.refused == []
+    team, league = node_of(brokers, TEAM), node_of(brokers, LEAGUE)
+    assert brokers.place("C").router.table.graph.children == {team: set(), league: {team}}
+
+
 def cancelling(identity: str):
     return Cancel(identity, "s"), Client(identity)
 
@@ -175,8 +203,9 @@ def test_a_node_that_the_rendezvous_point_does_not_have_is_refused():
     """§6.1: identifiers that nobody has given."""
     brokers = Brokers(LINE)
     brokers.place("C").router.subscribe_here(4711, brokers.now)
-    for parcel in brokers.place("C").router.flush():
-        brokers.queue.append(("C", parcel.interface.name, parcel.message))
+    for action in brokers.place("C").router.flush():
+        assert isinstance(action, Send)
+        brokers.queue.append(("C", action.interface.name, action.message))
     brokers.run()
     for name in "ABC":
         assert 4711 not in brokers.place(name).router.table
@@ -466,14 +495,14 @@ def test_what_is_kept_and_held_is_bounded():
     brokers = Brokers("AB")
     brokers.subscribe("B", "f", LEAGUE)
     brokers.loses = lambda parcel: lost(1)(parcel) or isinstance(parcel[2], Recover)
-    for n in range(1, HELD_MAX + 3):
+    for n in range(1, RECOVERY_HELD_MAX + 3):
         brokers.publish("A", league="AL", n=n, seq=n)
         brokers.run()
-    assert len(brokers.delivered) == HELD_MAX + 1
+    assert len(brokers.delivered) == RECOVERY_HELD_MAX + 1
     assert brokers.missed == [("f", 1)]
     place = brokers.place("A")
     assert place.rendezvous is not None
-    assert len(place.rendezvous.log) == LOG_MAX
+    assert len(place.rendezvous.log) == RECOVERY_LOG_MAX
 
 
 def test_what_another_than_the_router_above_sends_down_is_not_taken():
@@ -516,10 +545,14 @@ def test_namespaces_with_different_rendezvous_points_have_order_each_for_itself(
     """The first one goes over B, far away; the second over C overtakes it. Neither is lost, and neither comes twice."""
     brokers = Brokers("AB BC CD", scopes=SCOPES)
     brokers.subscribe("D", "f", "n > 0")
-    sport = []
-    brokers.loses = lambda parcel: bool(
-        isinstance(parcel[2], tuple) and parcel[2][0].notification["n"] == 1 and not sport.append(parcel)
-    )
+    sport: list[Parcel] = []
+
+    def holds_sport(parcel: Parcel) -> bool:
+        is_sport = isinstance(parcel[2], tuple) and parcel[2][0].notification["n"] == 1
+        sport.extend([parcel] * is_sport)
+        return is_sport
+
+    brokers.loses = holds_sport
     brokers.publish("D", seq=1, kind="sport", n=1)
     brokers.publish("D", seq=2, kind="traffic", n=2)
     brokers.run()

@@ -8,8 +8,10 @@ import pytest
 from msgspec import ValidationError, msgpack
 
 from catchment.errors import LimitError, RemoteProtocolError
+from catchment.model.advertisement import Advertisement
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.model.pattern import Pattern
 from catchment.routing.baselines.centralized import CentralizedCore
 from catchment.routing.baselines.messages import AddressedHeader, Registration
 from catchment.routing.messages import (
@@ -37,9 +39,20 @@ from catchment.routing.parts.link_states import (
     Links,
     LinkStates,
 )
+from catchment.routing.siena import advertising
+from catchment.routing.siena.delegating import DelegatingCore
 from catchment.routing.siena.gateway import HybridCore, Membership
 from catchment.routing.siena.general import GeneralCore
-from catchment.routing.siena.messages import Held, OriginHeader, Part, Wants, WantsChange
+from catchment.routing.siena.messages import (
+    Advertised,
+    Delegated,
+    Held,
+    Interest,
+    OriginHeader,
+    Part,
+    Wants,
+    WantsChange,
+)
 from catchment.sim.conformance.checkers import reachable
 from catchment.sim.network import Quality
 from catchment.sim.simulation import Simulation
@@ -336,6 +349,23 @@ def test_who_makes_up_brokers_takes_no_place_from_others(monkeypatch):
     assert "4" in states.reached
 
 
+def test_wants_of_those_that_cannot_be_reached_make_room_for_others(monkeypatch):
+    monkeypatch.setattr(remote, "REMOTE_FILTERS_MAX", 2)
+    core = GeneralCore("1")
+    for neighbor in (TWO, THREE):
+        core.on_message(LinkUp(), neighbor, 0)
+        core.on_message(Links(neighbor.name, 1, (("1", 1),)), neighbor, 0)
+    core.on_message(Links("9", 1, ()), TWO, 0)
+    core.on_message(Wants("9", 1, (Filter("x = 1"), Filter("x = 2"))), TWO, 0)
+    one_more = Wants("3", 1, (WIDE,))
+    # It may have come a moment ago: perhaps the rest of it follows.
+    (refused,) = core.on_message(one_more, THREE, 1)
+    assert isinstance(refused, Refuse)
+    core.on_message(TimerFired(CHECK_TIMER), HOST, CHECK_US)
+    assert core.on_message(one_more, THREE, CHECK_US) == [Send(TWO, one_more)]
+    assert (core.wants_of("9"), core.wants_of("3")) == ((), (WIDE,))
+
+
 def test_a_neighbor_that_finds_no_room_is_told_so(monkeypatch):
     monkeypatch.setattr(link_states, "BROKERS_MAX", 3)
     states = linked(LinkStates("1"))
@@ -396,11 +426,20 @@ def test_a_port_of_a_gateway_forgets_too_and_tells_the_hub():
     assert port.wants_of("2") == ()
 
 
-def test_parts_that_were_not_delegated_and_filters_that_were_not_announced_change_nothing(monkeypatch):
-    from catchment.model.pattern import Pattern
-    from catchment.routing.siena.delegating import DelegatingCore
-    from catchment.routing.siena.messages import Advertised, Delegated, Interest
+def test_what_is_remembered_of_filters_that_come_and_go_is_bounded(monkeypatch):
+    monkeypatch.setattr(advertising, "OVERLAPS_KEPT_MAX", 10)
+    core = advertising.AdvertisingCore("1")
+    core.on_message(LinkUp(), TWO, 0)
+    core.on_message(LinkUp(), THREE, 0)
+    core.on_message(Advertised((), (Advertisement("x any"),)), THREE, 0)
+    for number in range(100):
+        filter = Filter(f"x = {number}")
+        assert core.on_message(Interest((), (filter,)), TWO, 0) == [Send(THREE, Interest((), (filter,)))]
+        assert core.on_message(Interest((filter,), ()), TWO, 0) == [Send(THREE, Interest((filter,), ()))]
+    assert all(len(known) <= 10 for known in core._told_of.values())
 
+
+def test_parts_that_were_not_delegated_and_filters_that_were_not_announced_change_nothing(monkeypatch):
     monkeypatch.setattr(remote, "REMOTE_FILTERS_MAX", 3)
     core = DelegatingCore("1")
     core.on_message(LinkUp(), TWO, 0)

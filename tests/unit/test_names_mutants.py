@@ -10,7 +10,7 @@ from catchment.model import names
 from catchment.model.monitor import Monitor
 from catchment.node.access import Access
 from catchment.node.numbers import Numbers
-from catchment.routing.parts import clients
+from catchment.routing.parts import clients, identities
 from catchment.routing.parts.clients import ClientSide
 from catchment.routing.parts.newest import Newest
 from catchment.routing.parts.shares import BySize, Shares
@@ -158,7 +158,7 @@ def the_largest_is_looked_for_among_all(patch: pytest.MonkeyPatch) -> None:
 
 
 def payloads_are_not_counted(patch: pytest.MonkeyPatch) -> None:
-    for module in (clients, monitor_module, thinning):
+    for module in (identities, monitor_module, thinning):
         patch.setattr(module, "memory_bytes", lambda notification: len(notification.content))
 
 

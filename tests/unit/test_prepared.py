@@ -16,7 +16,7 @@ from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.node import Node
 from catchment.routing.messages import Client, ClientUp, Deliver, LinkUp, Neighbor, Routed, Subscribe
-from catchment.routing.systems import SYSTEMS
+from catchment.routing.systems import live_systems
 
 ROWS = [{"x": x, "y": x % 7} for x in range(40)]
 
@@ -87,10 +87,14 @@ def test_prepared_again_and_again_while_others_change_and_match(monkeypatch):
 
 
 UNITS = [{"unit": unit, "kind": "acyclic", "neighbors": [f"{unit}1"]} for unit in ("east", "west")]
-SETTINGS: dict[str, dict[str, object]] = {"siena hybrid": {"units": UNITS}, "centralized": {"center": "b"}}
+SETTINGS: dict[str, dict[str, object]] = {
+    "siena hybrid": {"units": UNITS},
+    "centralized": {"center": "b"},
+    "content graph": {"rendezvous": "b"},
+}
 
 
-@pytest.mark.parametrize("routing", SYSTEMS)
+@pytest.mark.parametrize("routing", live_systems())
 def test_every_core_can_be_prepared(routing):
     core = Config("b", routing=routing, settings=SETTINGS.get(routing, {})).make_core()
     reader, neighbor = Client("reader"), Neighbor("east1")

@@ -334,6 +334,19 @@ def test_every_system_can_be_compared_on_a_hybrid_network(tmp_path: Path):
     assert delivered == dict.fromkeys(SYSTEMS, 2)
 
 
+def test_a_system_that_counts_links_says_if_brokers_are_too_far_apart(tmp_path: Path):
+    far = scenario_of(tmp_path, LINE.replace("line 3", "line 17").replace('"0"', '"00"').replace('"2"', '"16"'))
+    (plain,) = variants(far, ["propagation"])
+    assert ready_run(plain).notes == (
+        "propagation: brokers that are 16 links apart or more do not reach each other, and some are 16 apart: "
+        "use --set infinity=17",
+    )
+    assert play(plain).delivered == 0
+    (enough,) = variants(far, ["propagation"], assignments=["infinity=17"])
+    assert ready_run(enough).notes == ()
+    assert play(enough).delivered == 2
+
+
 def test_a_system_that_needs_a_tree_says_so(tmp_path: Path):
     faults = '[[faults]]\nat_s = 1.0\ncut = ["1", "2"]\n[[faults]]\nat_s = 2.0\ncut = ["0", "1"]\n'
     run = ready_run(scenario_of(tmp_path, LINE.replace("line 3", "ring 3") + faults))

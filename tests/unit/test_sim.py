@@ -308,6 +308,14 @@ subscribers 0 2 1.5 7.5 25% {
     (temp >= 10) && (current >= 10),
     (temp < 2.5) || (temp >= 17.5),
 }
+warming-period 2.0
+"""
+FIGURE_4_3 = """
+set ns [Simulator instance]
+$ns at 7.5 "dump-filters fnotimeout 1"
+$ns at 7.5 "dump-filters fnotimeout 0"
+# $ns at 1.0 "dump-filters fnotimeout 0"
+trace-events trace-notimeout
 """
 
 
@@ -323,13 +331,33 @@ def test_figure_25_of_siena():
 
 def test_figure_4_2_of_filter_propagation():
     scenario = propagation_scenario(FIGURE_4_2)
-    assert (scenario.routing, scenario.seed, scenario.stop_s) == ("siena general", 47, 8.0)
+    assert (scenario.routing, scenario.seed, scenario.stop_s) == ("propagation", 47, 8.0)
+    assert (scenario.settings, scenario.warm_up_s, scenario.dump_at_s) == ({"filter_timeout_s": 32.0}, 2.0, ())
     (publishers,), (subscribers,) = scenario.publishers, scenario.subscribers
     assert publishers.attributes is not None
     assert publishers.attributes["temp"] == Drawn(0.0, 20.0)
     assert (publishers.start_s, publishers.stop_s, publishers.period_ms) == (0.5, 7.0, (50, 50))
     assert (subscribers.count, subscribers.start_s, subscribers.stop_s) == (2, 1.5, 7.5)
     assert subscribers.filters[1] == Filter("group = 0 and (temp < 2.5 or temp >= 17.5)")
+    assert publishers.is_distinct
+    assert subscribers.is_distinct
+
+
+@pytest.mark.parametrize(
+    ("style", "routing", "settings"),
+    [
+        ("dvmrp", "dvmrp", {"prune_timeout_s": 32.0}),
+        ("perfect", "perfect", {}),
+        ("flood", "flooding", {}),
+    ],
+)
+def test_other_styles_of_figure_4_2(style: str, routing: str, settings: dict[str, float]):
+    scenario = propagation_scenario(FIGURE_4_2.replace("propagate", style))
+    assert (scenario.routing, scenario.settings) == (routing, settings)
+
+
+def test_figure_4_3_says_when_tables_are_dumped():
+    assert propagation_scenario(FIGURE_4_2 + FIGURE_4_3).dump_at_s == (7.5,)
 
 
 @pytest.mark.parametrize(

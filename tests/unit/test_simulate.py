@@ -41,7 +41,10 @@ def test_what_a_run_says_in_json(capsys: pytest.CaptureFixture[str]):
     assert set(run["tables"]) == {"filters", "bytes"}
     assert set(run["tables"]["filters"]) == {"largest", "total"}
     assert set(run["convergence_ms"]) == {"mean", "most"}
-    assert set(run["work"]) == {"matched", "compared", "matched_per_notification", "compared_per_notification"}
+    assert set(run["work"]) == {
+        *("matched", "compared", "looked_up", "matched_per_notification", "compared_per_notification"),
+        "looked_up_per_notification",
+    }
     for name in ("hops_mean", "false_positives", "latency_ms", "samples", "simulated_s", "warm_up_s"):
         assert name in run
 

@@ -118,3 +118,13 @@ def test_figures_of_delegated_patterns(place: Path, capsys: pytest.CaptureFixtur
         assert cost == f"{fmean(run['cost'] for run in chosen):,.0f}"
         assert size == f"{fmean(run['bytes'] for run in chosen):,.0f}"
         assert sequences == f"{sum(run['delivered'] for run in chosen):,}"
+
+
+def test_figures_of_filter_propagation(place: Path, capsys: pytest.CaptureFixture[str]):
+    command = re.search(r"`catchment (simulate examples/simulation/propagation-figure-4-2.txt [^`]*)`", ROUTING_PAGE)
+    assert command is not None
+    runs = runs_of(capsys, *shlex.split(command[1])[1:])
+    assert rows("multicast by") == [
+        [run["routing"], f"{run['delivered']:,}", f"{run['notifications']['link']:,}", f"{run['false_positives']:,}"]
+        for run in runs
+    ]

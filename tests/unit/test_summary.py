@@ -12,6 +12,7 @@ from catchment.routing.summary import ids
 from catchment.routing.summary.aacs import NUMBER, Aacs
 from catchment.routing.summary.ids import Schema, SubscriptionId, id_sizes
 from catchment.routing.summary.sacs import EVERY, Pattern, Sacs, patterns_of
+from catchment.routing.summary.sizes import TextParameters, aacs_bytes, matching_steps, sacs_bytes
 from catchment.routing.summary.summary import Summary
 
 # Figures 2 and 3 of the text.
@@ -87,6 +88,47 @@ def test_sizes_as_the_text_counts(summary):
     assert summary.size_bytes(id_bytes=2) == arithmetic + len("N*SE") + len("OT") + 3 * 2
 
 
+def test_sizes_have_every_id_and_take_the_bytes_of_table_2(summary):
+    everything = Summary.of(1, {1: S1, 2: S2, 3: Filter("true")}, Schema())
+    assert everything.size_bytes(id_bytes=2) == summary.size_bytes(id_bytes=2) + 2
+    # Five ends of ranges and one equality less by 4 bytes each.
+    assert summary.size_bytes(2, number_bytes=4) == summary.size_bytes(2) - 4 * (2 + 1 + 2 + 2)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.5, 0.75, 0.9])
+@pytest.mark.parametrize("subscriptions", [10, 100, 1000])
+def test_equations_1_and_2_with_table_2(share, subscriptions):
+    expected = 64 + (38 * (1 - share) + 20) * subscriptions
+    assert TextParameters().summary_bytes(subscriptions, share) == pytest.approx(expected)
+    assert TextParameters().broadcast_bytes(subscriptions) == 50 * subscriptions
+
+
+def test_equations_by_hand():
+    assert aacs_bytes(ranges=2, equalities=3, ids=5, value_bytes=4, id_bytes=4) == 48
+    assert sacs_bytes(rows=3, ids=7, string_bytes=10, id_bytes=4) == 58
+    steps = matching_steps(
+        arithmetic_attributes=2, string_attributes=3, ranges=2, equalities=4, rows=5, arithmetic_ids=6, string_ids=7
+    )
+    assert steps == 2 * max(2 * 6, 4 + 6) + 3 * (5 + 7)
+
+
+def test_joined_rows_have_each_constraint_once():
+    """Cut rows repeat ids; the text's do not: L_a is the number of constraints."""
+    asked = [(i, ((10 * i, 10 * i + 100),)) for i in range(50)]
+    cut, joined = Aacs.of(asked), Aacs.joined(asked)
+    assert sum(len(row.ids) for row in cut.rows) > 400
+    assert [(row.low, row.high, len(row.ids)) for row in joined.rows] == [(0, 590, 50)]
+    assert not joined.is_exact
+    assert Aacs.joined([("a", ((0, 5),)), ("b", ((5, 9),)), ("c", ((0, 5),))]).is_exact
+
+
+def test_an_included_constraint_only_adds_its_id():
+    assert Aacs.joined([("range", ((3, 9),)), ("equality", ((5, 6),)), ("outside", ((1, 2),))]).rows == (
+        (1, 2, frozenset({"outside"})),
+        (3, 9, frozenset({"range", "equality"})),
+    )
+
+
 # --- rows ----------------------------------------------------------------------------------------
 
 
@@ -152,7 +194,17 @@ def test_merged_summary_matches_for_both():
     assert [(id.broker, id.number) for id in merged.matches(FIGURE_2)] == [(1, 1)]
     matching = Notification({"symbol": "OTE", "price": 8.20, "volume": 131000, "low": 8.0, "exchange": "NSE"})
     assert [(id.broker, id.number) for id in merged.matches(matching)] == [(2, 1)]
-    assert [id.broker for id in merged.kept(lambda id: id.broker == 1).matches(FIGURE_2)] == [1]
+
+
+def test_summaries_of_two_processes_merge():
+    """Their schemas list attributes in another order, and both number their broker 1."""
+    first, second = Summary.of(1, {1: S1}, Schema(["volume", "price"])), Summary.of(1, {1: S2}, Schema(["low"]))
+    merged = first.merged(second.remapped(first.schema, {1: 2}))
+    assert [(id.broker, id.number) for id in merged.matches(FIGURE_2)] == [(1, 1)]
+    matching = Notification({"symbol": "OTE", "price": 8.20, "volume": 131000, "low": 8.0, "exchange": "NSE"})
+    assert [(id.broker, id.number) for id in merged.matches(matching)] == [(2, 1)]
+    (theirs,) = [id for id in merged.satisfied("volume", 131000) if id.broker == 2]
+    assert first.schema.names_of(theirs.attributes) == {"symbol", "price", "volume", "low"}
 
 
 def test_what_names_no_attribute_matches_everything():

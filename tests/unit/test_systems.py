@@ -10,7 +10,7 @@ import pytest
 from catchment.broker.config import Config, read_config
 from catchment.errors import InputError
 from catchment.routing.messages import BrokerMessage, Header
-from catchment.routing.systems import DEFAULT_SYSTEM, SYSTEMS, RoutingSystem, added, system_named
+from catchment.routing.systems import DEFAULT_SYSTEM, SYSTEMS, RoutingSystem, added, live_systems, system_named
 from catchment.wire.messages import between_brokers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -44,8 +44,9 @@ def test_help_lists_every_system():
     command = [sys.executable, "-m", "catchment", "serve", "--help"]
     text = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     flat = " ".join(text.replace("│", " ").split())
-    for name in SYSTEMS:
+    for name in live_systems():
         assert name in flat
+    assert "perfect" not in flat
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -61,6 +62,14 @@ def test_a_system_that_there_is_not_is_named_with_those_that_there_are():
     with pytest.raises(InputError, match=r"no routing system 'none'.*siena general"):
         system_named("none")
     with pytest.raises(InputError, match="no routing system 'none'"):
+        Config(routing="none")
+
+
+def test_a_system_that_knows_everything_is_for_the_simulator_alone():
+    assert [name for name, system in SYSTEMS.items() if not system.is_live] == ["perfect"]
+    with pytest.raises(InputError, match="perfect knows what no live broker can know: use `catchment simulate`"):
+        Config(routing="perfect")
+    with pytest.raises(InputError, match=r"no routing system 'none'.*dvmrp$"):
         Config(routing="none")
 
 

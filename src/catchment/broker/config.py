@@ -26,7 +26,7 @@ from catchment.broker.hosts import ALLOWED_HOSTS_MAX, host_name
 from catchment.errors import InputError, shown
 from catchment.model.names import name_refusal
 from catchment.routing.core import RoutingCore
-from catchment.routing.systems import DEFAULT_SYSTEM, system_named
+from catchment.routing.systems import DEFAULT_SYSTEM, live_system_named
 
 DEFAULT_PORT: Final = 7400
 DEFAULT_HTTP_PORT: Final = 7480
@@ -66,12 +66,12 @@ class Config:
 
     def __post_init__(self) -> None:
         _check_hosts(self.allowed_hosts)
-        system_named(self.routing).settings_of(self.settings)
+        live_system_named(self.routing).settings_of(self.settings)
         if refusal := name_refusal(self.name):
             raise InputError(f"name: {refusal}")
 
     def make_core(self) -> RoutingCore[Any]:
-        return system_named(self.routing).core(self.name, self.settings)
+        return live_system_named(self.routing).core(self.name, self.settings)
 
 
 def _check_hosts(names: tuple[str, ...]) -> None:

@@ -319,9 +319,13 @@ class Connection(asyncio.Protocol):
             for event in self._events:
                 self._handle(event)
                 if slice.is_over() or self._is_resting:
-                    return self._events is not None and not self._is_resting
+                    return self._can_go_on
             self._has_handled()
         return False
+
+    @property
+    def _can_go_on(self) -> bool:
+        return self._events is not None and not self._is_resting
 
     def crash(self) -> None:
         self.abort("an internal error of the broker: see its log")

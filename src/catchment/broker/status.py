@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import asdict
+
 from catchment.errors import BadNotificationError
 from catchment.model.explanation import explain
 from catchment.model.filter import Filter
@@ -38,7 +40,7 @@ def status_of(broker: Broker) -> dict[str, Any]:
         "table_filters": inspection.filters,
         "table_bytes": inspection.bytes,
         "remote_filters": sum(table.filters for table in inspection.tables if table.holder != CLIENTS_TABLE),
-        "work": {"matched": inspection.work.matched, "compared": inspection.work.compared},
+        "work": asdict(inspection.work),
         "filters_apart": inspection.apart,
         "jobs": {"running": node.jobs.count, "clients_waiting": node.jobs.waiting_count},
         "dropped_records": inspection.dropped_records,

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from catchment.cli.options import JsonFlag
 from catchment.cli.terminal import EXIT_INTERRUPTED, BadUsage
 from catchment.errors import InputError
-from catchment.routing.systems import DEFAULT_SYSTEM, SYSTEMS
+from catchment.routing.systems import DEFAULT_SYSTEM, live_systems
 
 if TYPE_CHECKING:
     from catchment.broker.config import Config
@@ -27,7 +27,7 @@ HOST_HELP: Final = (
     "You can repeat the option."
 )
 ROUTING_HELP: Final = (
-    f"The routing system, the same in the whole network: {', '.join(SYSTEMS)}. Default: {DEFAULT_SYSTEM}."
+    f"The routing system, the same in the whole network: {', '.join(live_systems())}. Default: {DEFAULT_SYSTEM}."
 )
 SET_HELP: Final = "A setting of the routing system, as in master=north. You can repeat the option."
 NEIGHBOR_HELP: Final = "A broker to connect to. You can repeat the option."

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -20,19 +21,25 @@ if TYPE_CHECKING:
 
     from catchment.sim.scenarios.measures import Measures
     from catchment.sim.scenarios.ready import ReadyRun
+    from catchment.sim.scenarios.records import Recorder
 
 SCENARIO_HELP: Final = (
     "A file with a scenario: TOML, or the notation of SIENA's Figure 25 or of filter propagation's Figure 4.2."
 )
 ROUTING_HELP: Final = (
     "The routing systems, to be compared on the same clients and publications. Default: the scenario's. "
-    "A name that does not exist is answered with all names."
+    "`all` stands for all systems. A name that does not exist is answered with all names."
 )
 SET_HELP: Final = (
     "A setting of the routing system, as in batch_ms=20; may be repeated. With several systems, those that have the "
     "setting get it."
 )
 PICTURE_HELP: Final = "Draw the network with its traffic, for each system: a file name in .svg or .png."
+DUMP_HELP: Final = (
+    "Write the routing tables of propagation or dvmrp, beside the ideal ones, as JSON Lines: at the times dump_at_s of "
+    "the scenario, or at the end."
+)
+TRACE_HELP: Final = "Write what each broker was told and what it did, as JSON Lines. A long run makes a large file."
 PICTURE_ENDINGS: Final = (".svg", ".png")
 # Up to so many runs, each is a column of the table; more are rows.
 COLUMNS_MAX: Final = 5
@@ -53,12 +60,20 @@ def simulate(
         list[str] | None, Parameter(name="--set", help=SET_HELP, metavar="NAME=VALUE", negative="")
     ] = None,
     picture: Annotated[str | None, Parameter(help=PICTURE_HELP, metavar="FILE")] = None,
+    dump: Annotated[str | None, Parameter(help=DUMP_HELP, metavar="FILE")] = None,
+    trace: Annotated[str | None, Parameter(help=TRACE_HELP, metavar="FILE")] = None,
     as_json: JsonFlag = False,
 ) -> int:
     """Play a scenario on simulated brokers and measure it. The same seed gives the same run."""
+    from catchment.sim.scenarios.records import Recorder
+
     target = None if picture is None else _picture_path(picture)
     runs = _ready(Path(scenario), _parts(routing), _seeds(_parts(seed)), assignments or [])
-    outcomes = _played(runs)
+    if dump is not None:
+        _check_dumps(runs)
+    with ExitStack() as files:
+        recorder = Recorder(*(None if path is None else _rows_into(files, path) for path in (dump, trace)))
+        outcomes = _played(runs, recorder)
     if target is not None:
         _draw(outcomes, target)
     if as_json:
@@ -107,6 +122,23 @@ def _picture_path(picture: str) -> Path:
     return path
 
 
+def _check_dumps(runs: Sequence[ReadyRun]) -> None:
+    from catchment.sim.scenarios.records import has_tables_by_publisher
+
+    for run in runs:
+        if not has_tables_by_publisher(run.make_core(run.topology.brokers[0])):
+            raise BadUsage(f"--dump: {run.scenario.routing} has no tables by publisher: use propagation or dvmrp")
+
+
+def _rows_into(files: ExitStack, path: str) -> Callable[[dict[str, Any]], None]:
+    """What writes rows into a file, which is closed with `files`."""
+    try:
+        file = files.enter_context(Path(path).open("w", encoding="utf-8"))  # noqa: SIM115 (closed with `files`)
+    except OSError as problem:
+        raise BadUsage(f"{shown(path)} cannot be written: {problem.strerror}") from None
+    return lambda row: print(json.dumps(row), file=file)
+
+
 def _ready(path: Path, routings: Sequence[str], seeds: Sequence[int], assignments: Sequence[str]) -> list[ReadyRun]:
     """The runs. What is wrong with a scenario is the caller's mistake, and found before anything is played."""
     from catchment.sim.scenarios.notations import read_scenario
@@ -123,16 +155,16 @@ def _ready(path: Path, routings: Sequence[str], seeds: Sequence[int], assignment
 # --- playing ------------------------------------------------------------------------------------
 
 
-def _played(runs: Sequence[ReadyRun]) -> list[_Outcome]:
+def _played(runs: Sequence[ReadyRun], recorder: Recorder) -> list[_Outcome]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     errors = console(stderr=True)
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
-        return [_played_with_bar(run, progress) for run in runs]
+        return [_played_with_bar(run, recorder, progress) for run in runs]
 
 
-def _played_with_bar(run: ReadyRun, progress: Progress) -> _Outcome:
+def _played_with_bar(run: ReadyRun, recorder: Recorder, progress: Progress) -> _Outcome:
     from catchment.sim.scenarios.play import play_ready
 
     task = progress.add_task(f"{run.scenario.routing}, seed {run.scenario.seed}: publications", total=None)
@@ -142,7 +174,7 @@ def _played_with_bar(run: ReadyRun, progress: Progress) -> _Outcome:
         if done == total or done % max(1, total // 200) == 0:
             progress.update(task, completed=done, total=total)
 
-    measures, notes = play_ready(run, report)
+    measures, notes = play_ready(run, report, recorder)
     return _Outcome(run, measures, notes)
 
 

@@ -58,7 +58,7 @@ from catchment.routing.messages import (
     Time,
     TimerFired,
 )
-from catchment.routing.parts.clients import Identity
+from catchment.routing.parts.identities import Identity
 
 # The actions which show that somebody wants a notification.
 _WANTED: Final = (Forward, Deliver, DeliverSequence, Keep)

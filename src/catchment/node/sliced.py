@@ -25,7 +25,8 @@ from catchment.routing.messages import (
     Unadvertise,
     Unsubscribe,
 )
-from catchment.routing.parts.clients import ClientSide, Identity
+from catchment.routing.parts.clients import ClientSide
+from catchment.routing.parts.identities import Identity
 from catchment.routing.parts.wanted import cancels
 
 # Yields between two slices, and returns the refusals of the core.

@@ -60,12 +60,19 @@ class Work(Struct, frozen=True):
     # Notifications that were dropped because they were not newer than the last one of their source: copies that came
     # another way, and numbers that went back.
     old: int = 0
+    # Rows and ids of summaries that the core looked at to match notifications. Only the system `summary` has these.
+    looked_up: int = 0
 
     def __add__(self, other: Work) -> Work:
-        return Work(self.matched + other.matched, self.compared + other.compared, self.old + other.old)
+        return Work(
+            self.matched + other.matched,
+            self.compared + other.compared,
+            self.old + other.old,
+            self.looked_up + other.looked_up,
+        )
 
     def __neg__(self) -> Work:
-        return Work(-self.matched, -self.compared, -self.old)
+        return Work(-self.matched, -self.compared, -self.old, -self.looked_up)
 
 
 class KnownBroker(Struct, frozen=True):

@@ -16,7 +16,19 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from msgspec import ValidationError, convert
 
 from catchment.errors import InputError, shown
-from catchment.routing.baselines.messages import AddressedHeader, CentralizedSettings, Registration
+from catchment.routing.baselines.messages import (
+    AddressedHeader,
+    CentralizedSettings,
+    ChannelHeader,
+    Channels,
+    DvmrpSettings,
+    Graft,
+    Prune,
+    ReceiverHeader,
+    Registration,
+    Subscribed,
+    TopicHeader,
+)
 from catchment.routing.content_graph.messages import (
     ContentHeader,
     GraphChange,
@@ -37,12 +49,23 @@ from catchment.routing.content_graph.messages import (
 )
 from catchment.routing.content_graph.settings import ContentGraphSettings
 from catchment.routing.messages import BrokerMessage, Header
+from catchment.routing.parts.distance_vectors import Distances
 from catchment.routing.parts.link_states import Links
+from catchment.routing.propagation.messages import Filtered, PropagationSettings
 from catchment.routing.settings import Settings
 from catchment.routing.siena.messages import Advertised, Delegated, Interest, OriginHeader, Part, Wants, WantsChange
 from catchment.routing.siena.settings import HierarchicalSettings, HybridSettings, MergingSettings
+from catchment.routing.summary.messages import (
+    Summarized,
+    SummaryChange,
+    SummarySettings,
+    WalkHeader,
+    WeighedLinks,
+    checked_settings,
+)
 
 if TYPE_CHECKING:
+    from catchment.routing.baselines.perfect import World
     from catchment.routing.core import RoutingCore
 
 S = TypeVar("S", bound=Settings)
@@ -59,9 +82,24 @@ class RoutingSystem(Generic[S]):
     # One sentence, for `--help` and the documentation.
     summary: str
     settings: type[S]
-    make: Callable[[str, S], RoutingCore[Any]]
+    make: Callable[..., RoutingCore[Any]]
     messages: tuple[type[BrokerMessage], ...] = ()
     header: type[Header] = Header
+    # Makes what all cores of one simulated network share. A system that has a world knows what no live broker can know:
+    # only the simulator runs it, and `make` gets the world too.
+    world: Callable[[], object] | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether live brokers can run it."""
+        return self.world is None
+
+    def maker(self) -> Callable[[str, S], RoutingCore[Any]]:
+        """What makes the cores of one network."""
+        if self.world is None:
+            return self.make
+        world = self.world()
+        return lambda name, settings: self.make(name, settings, world)
 
     def settings_of(self, given: Mapping[str, Any]) -> S:
         """The settings struct, made from settings as they are written in a file. InputError says what is wrong with
@@ -74,7 +112,7 @@ class RoutingSystem(Generic[S]):
 
     def core(self, name: str, given: Mapping[str, Any] | None = None) -> RoutingCore[Any]:
         """The core of the broker `name`, with settings as they are written in a file."""
-        return self.make(name, self.settings_of(given or {}))
+        return self.maker()(name, self.settings_of(given or {}))
 
 
 # --- cores --------------------------------------------------------------------------------------
@@ -134,6 +172,54 @@ def _centralized(name: str, settings: CentralizedSettings) -> RoutingCore[Any]:
     from catchment.routing.baselines.centralized import CentralizedCore
 
     return CentralizedCore(name, settings.center)
+
+
+def _unicast(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.baselines.unicast import UnicastCore
+
+    return UnicastCore(name)
+
+
+def _overlapping(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.baselines.overlapping import OverlappingCore
+
+    return OverlappingCore(name)
+
+
+def _disjunctive(name: str, settings: Settings) -> RoutingCore[Any]:
+    from catchment.routing.baselines.disjunctive import DisjunctiveCore
+
+    return DisjunctiveCore(name)
+
+
+def _dvmrp(name: str, settings: DvmrpSettings) -> RoutingCore[Any]:
+    from catchment.routing.baselines.dvmrp import DvmrpCore
+
+    return DvmrpCore(name, settings)
+
+
+def _perfect(name: str, settings: Settings, world: World) -> RoutingCore[Any]:
+    from catchment.routing.baselines.perfect import PerfectCore
+
+    return PerfectCore(name, world)
+
+
+def _world() -> object:
+    from catchment.routing.baselines.perfect import World
+
+    return World()
+
+
+def _propagation(name: str, settings: PropagationSettings) -> RoutingCore[Any]:
+    from catchment.routing.propagation.core import PropagationCore
+
+    return PropagationCore(name, settings)
+
+
+def _summary(name: str, settings: SummarySettings) -> RoutingCore[Any]:
+    from catchment.routing.summary.core import SummaryCore
+
+    return SummaryCore(name, checked_settings(settings))
 
 
 def _content_graph(name: str, settings: ContentGraphSettings) -> RoutingCore[Any]:
@@ -199,6 +285,22 @@ _ALL: Final[tuple[RoutingSystem[Any], ...]] = (
         OriginHeader,
     ),
     RoutingSystem(
+        "summary",
+        "brokers exchange summaries of filters; a notification walks to brokers that have the summaries of many",
+        SummarySettings,
+        _summary,
+        (WeighedLinks, Summarized, SummaryChange),
+        WalkHeader,
+    ),
+    RoutingSystem(
+        "propagation",
+        "notifications go everywhere at first; brokers that do not want them send filters back towards the publisher",
+        PropagationSettings,
+        _propagation,
+        (Distances, Filtered),
+        OriginHeader,
+    ),
+    RoutingSystem(
         "content graph",
         "filters become nodes of a graph; notifications carry the ids of nodes, and brokers on the way read only those",
         ContentGraphSettings,
@@ -237,14 +339,69 @@ _ALL: Final[tuple[RoutingSystem[Any], ...]] = (
         (Links, Registration),
         AddressedHeader,
     ),
+    RoutingSystem(
+        "unicast",
+        "the publisher's broker sends a copy to each client that wants it: a baseline",
+        Settings,
+        _unicast,
+        (Links, Subscribed),
+        ReceiverHeader,
+    ),
+    RoutingSystem(
+        "overlapping multicast",
+        "one copy for each topic that matches, to all that subscribed to it: a baseline",
+        Settings,
+        _overlapping,
+        (Links, Subscribed),
+        TopicHeader,
+    ),
+    RoutingSystem(
+        "disjunctive multicast",
+        "one copy, on a channel for the combination of topics that match: a baseline",
+        Settings,
+        _disjunctive,
+        (Links, Subscribed, Channels),
+        ChannelHeader,
+    ),
+    RoutingSystem(
+        "dvmrp",
+        "every notification goes down the publisher's tree to all brokers that have subscribers: a baseline",
+        DvmrpSettings,
+        _dvmrp,
+        (Distances, Prune, Graft),
+        OriginHeader,
+    ),
+    RoutingSystem(
+        "perfect",
+        "notifications go exactly where they are wanted, and nothing is said for that: a baseline for the simulator",
+        Settings,
+        _perfect,
+        (),
+        OriginHeader,
+        _world,
+    ),
 )
 SYSTEMS: Final[dict[str, RoutingSystem[Any]]] = {system.name: system for system in _ALL}
+
+
+def live_systems() -> dict[str, RoutingSystem[Any]]:
+    """The routing systems that live brokers can run, by name."""
+    return {name: system for name, system in SYSTEMS.items() if system.is_live}
 
 
 def system_named(name: str) -> RoutingSystem[Any]:
     """The routing system with that name; InputError if there is none."""
     if name not in SYSTEMS:
         raise InputError(f"there is no routing system {shown(name)}: use one of {', '.join(SYSTEMS)}")
+    return SYSTEMS[name]
+
+
+def live_system_named(name: str) -> RoutingSystem[Any]:
+    """The same; InputError too if only the simulator runs it."""
+    if name in SYSTEMS and not SYSTEMS[name].is_live:
+        raise InputError(f"{name} knows what no live broker can know: use `catchment simulate`, or another system")
+    if name not in SYSTEMS:
+        raise InputError(f"there is no routing system {shown(name)}: use one of {', '.join(live_systems())}")
     return SYSTEMS[name]
 
 

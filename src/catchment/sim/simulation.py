@@ -261,7 +261,7 @@ class Simulation:
         if node is not None:
             node.caught_up(client.interface)
 
-    def publish(self, identity: str, attributes: Mapping[str, Value]) -> Notification | None:
+    def publish(self, identity: str, attributes: Mapping[str, Value], payload: bytes = b"") -> Notification | None:
         """The notification, stamped; None if the client is not connected."""
         client = self.client(identity)
         node = self._node_of(client)
@@ -269,7 +269,7 @@ class Simulation:
             return None
         client.published += 1
         time = BEGINNING + timedelta(microseconds=self.now)
-        notification = Notification(attributes, source=identity, seq=client.published, time=time)
+        notification = Notification(attributes, source=identity, seq=client.published, time=time, payload=payload)
         for observer in self._observers:
             observer.published(self, client, notification)
         self._cause = "traffic"

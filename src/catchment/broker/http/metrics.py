@@ -168,6 +168,7 @@ def _tables_and_work(inspection: Inspection) -> Iterator[Metric]:
     yield GaugeMetricFamily("catchment_table_bytes", "The length of the texts of these filters", inspection.bytes)
     yield CounterMetricFamily("catchment_matched", "Notifications matched by content", inspection.work.matched)
     yield CounterMetricFamily("catchment_compared", "Pairs of filters compared by covering", inspection.work.compared)
+    yield CounterMetricFamily("catchment_looked_up", "Rows and ids of summaries looked up", inspection.work.looked_up)
 
 
 def registry_of(broker: Broker, subscriptions: HttpSubscriptions, answers: AnswerCounts) -> CollectorRegistry:

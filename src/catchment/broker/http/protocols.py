@@ -18,11 +18,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import h11
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
@@ -222,10 +222,16 @@ class HttpConnection(H11Protocol):
 
     def _awaited(self) -> _Phase:
         if self.conn.their_state is h11.SEND_BODY:
-            return _Phase.LINGERING if self.cycle is not None and self.cycle.response_complete else _Phase.BODY
+            return _Phase.BODY if self._unanswered() is not None else _Phase.LINGERING
         # While a connection rests between two requests, uvicorn's own timer runs.
         is_resting = self.timeout_keep_alive_task is not None
         return _Phase.HEADERS if self.conn.their_state is h11.IDLE and not is_resting else _Phase.NOTHING
+
+    def _unanswered(self) -> RequestResponseCycle | None:
+        """The request that is being answered."""
+        # uvicorn says that there always is one, but before the first request there is not.
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        return None if cycle is None or cycle.response_complete else cycle
 
     def _watch(self) -> None:
         """Looks what is awaited now, sets the timer for it, and checks how much of a body has come."""
@@ -259,9 +265,9 @@ class HttpConnection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """uvicorn calls this when h11 cannot read what came. That may be a body whose request is being answered."""
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
+        if (cycle := self._unanswered()) is not None:
+            cycle.disconnected = True
+            cycle.message_event.set()
         self._refuse(400, msg)
         self.transport.close()
 

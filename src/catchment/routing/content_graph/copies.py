@@ -15,6 +15,8 @@ from catchment.errors import InputError
 from catchment.routing.content_graph.graph import GRAPH_NODES_MAX, ContentGraph
 from catchment.routing.content_graph.messages import GraphChange, Named
 from catchment.routing.content_graph.preprocessors import FilterTagger
+from catchment.routing.content_graph.preprocessors.making import tagger_of
+from catchment.routing.content_graph.settings import PreprocessorSettings
 
 # Nodes in one message: with filters of the usual length some hundred kilobytes, far from the longest frame.
 CHANGE_NODES_MAX: Final = 2_000
@@ -31,8 +33,8 @@ class Change(NamedTuple):
 class GraphCopy:
     """The last complete version of a graph; version 0 is the empty graph."""
 
-    def __init__(self) -> None:
-        self.tagger = FilterTagger()
+    def __init__(self, preprocessor: PreprocessorSettings | None = None) -> None:
+        self.tagger = tagger_of(preprocessor)
         self.version = 0
         # The parts of a change whose last part has not come.
         self._parts: list[GraphChange] = []

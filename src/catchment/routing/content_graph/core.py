@@ -32,6 +32,7 @@ Departures from the text: a subscription names no namespace here, so it enters e
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Any, Final
 
 from catchment.errors import CatchmentError, RemoteProtocolError, shown
@@ -99,6 +100,7 @@ class ContentGraphCore:
         self.clients = ClientSide()
         self.links = LinkStates(name, self._forget)
         self.namespaces = Namespaces(settings)
+        self._order = count(1)
         self.places = {namespace.name: self._place(namespace) for namespace in self.namespaces.all}
         self.subscriptions = Subscriptions(self.clients, self.namespaces, self.places)
         self.stream = Stream(name, settings, self.namespaces, self.places, self.links)
@@ -108,9 +110,9 @@ class ContentGraphCore:
     def _place(self, namespace: Namespace) -> Place:
         forwarder = FORWARDERS[self.settings.forwarding]
         has_copies = self.settings.preprocessing == "distributed" or forwarder.needs_whole_graph
-        copy = GraphCopy() if has_copies else None
+        copy = GraphCopy(namespace.preprocessor) if has_copies else None
         if namespace.rendezvous == self.name:
-            rendezvous = Rendezvous(namespace, forwarder)
+            rendezvous = Rendezvous(namespace, forwarder, self._order)
             router = Router(namespace.name, rendezvous.table, copy, rendezvous)
         elif forwarder.needs_whole_graph:
             assert copy is not None

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.routing.content_graph.forwarders.base import RECALLED_MAX
@@ -147,9 +148,13 @@ class Edge:
         concerned = self._concerned_by(nodes)
         if not concerned.doubtful:
             return self._clients.due_to(concerned.interested, notification, now, self._channel)
-        matched = [number for number in concerned.doubtful if self._clients.matches(number, notification)]
+        matched = [number for number in concerned.doubtful if self._matches(number, notification)]
         interested = self._clients.interested(sorted((*concerned.numbers, *matched)))
         return self._clients.due_to(interested, notification, now, self._channel)
+
+    def _matches(self, number: int, notification: Notification) -> bool:
+        asked = self._clients.asked(number)
+        return asked.matches(notification.matched if isinstance(asked, Cesql) else notification)
 
     def missed(self, given_up: Mapping[int, int]) -> list[Action]:
         """Tells the clients how many notifications are lost for good: by node, how many of its numbers."""

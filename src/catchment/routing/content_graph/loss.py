@@ -13,7 +13,8 @@ arrival      If no number is missing, the notification is delivered. Otherwise t
              one of its publisher would be dropped, to keep the publisher's order.
 Numbers      also show that the last ones are lost, after which nothing came (`NumbersWanted` is sent from time to time,
              and `NodesGiven` has numbers when the way to the rendezvous point has changed).
-Recovered    What has come is delivered with what was held, in the order of the rendezvous point.
+Recovered    What has come is delivered with what was held, in the order of the rendezvous point. Namespaces that share
+             a rendezvous point hold and release together, so the order of a publisher is kept across them.
 too late     After HOLD, or with too much to hold, what is missing is given up, and the clients are told how much
              (`Missed`).
 """
@@ -21,7 +22,7 @@ too late     After HOLD, or with too much to hold, what is missing is given up, 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -31,18 +32,18 @@ from catchment.routing.content_graph.messages import Again, NodeNumbers, Recover
 from catchment.routing.messages import SECOND
 
 # Notifications that a rendezvous point keeps of a namespace, and their bytes: some seconds of a busy stream.
-LOG_MAX: Final = 10_000
-LOG_BYTES_MAX: Final = 16 * 1_048_576
+RECOVERY_LOG_MAX: Final = 10_000
+RECOVERY_LOG_BYTES_MAX: Final = 16 * 1_048_576
 # How long a broker waits for what is missing, and how many later notifications it holds meanwhile.
 HOLD: Final = 1 * SECOND
-HELD_MAX: Final = 10_000
+RECOVERY_HELD_MAX: Final = 10_000
 # Numbers asked for at once: no more than a rendezvous point may have.
-MISSING_MAX: Final = LOG_MAX
+MISSING_MAX: Final = RECOVERY_LOG_MAX
 # Nodes of which something may be missing at a time.
 MISSING_NODES_MAX: Final = 1_000
 # Nodes whose numbers are kept in case they are still ours, which only the rendezvous point knows.
 ORPHANS_MAX: Final = 10_000
-# The first number of a header counts all notifications of the namespace: it is the order in which they were sent.
+# The first number of a header counts all notifications of the rendezvous point: the order in which they were sent.
 ALL: Final = 0
 
 
@@ -54,8 +55,10 @@ class _Entry(NamedTuple):
 class SentLog:
     """What a rendezvous point has sent: the last number of each node, and the last notifications."""
 
-    def __init__(self, graph: ContentGraph) -> None:
+    def __init__(self, graph: ContentGraph, order: Iterator[int]) -> None:
         self._graph = graph
+        # Counts all notifications of all namespaces of this rendezvous point: the order in which they are sent.
+        self._order = order
         self._numbers: dict[int, int] = {}
         self._entries: deque[_Entry] = deque()
         self._by_number: dict[tuple[int, int], _Entry] = {}
@@ -66,8 +69,8 @@ class SentLog:
 
     def sent(self, notification: Notification, nodes: tuple[int, ...]) -> NodeNumbers:
         """Numbers a notification that belongs to these lowest nodes, and keeps it."""
-        numbers = []
-        for node in (ALL, *nodes):
+        numbers = [(ALL, next(self._order))]
+        for node in nodes:
             number = self._numbers[node] = self._numbers.get(node, 0) + 1
             numbers.append((node, number))
         entry = _Entry(notification, tuple(numbers))
@@ -75,7 +78,7 @@ class SentLog:
         self._bytes += _size(notification)
         for pair in entry.numbers:
             self._by_number[pair] = entry
-        while len(self._entries) > LOG_MAX or self._bytes > LOG_BYTES_MAX:
+        while len(self._entries) > RECOVERY_LOG_MAX or self._bytes > RECOVERY_LOG_BYTES_MAX:
             self.forget()
         return entry.numbers
 
@@ -128,7 +131,7 @@ class Arrival:
 
 
 @dataclass(slots=True)
-class Due:
+class Decision:
     """What a detector decides: what is to be delivered now, how many numbers of each node are given up, and whether
     something is missing that is to be asked for."""
 
@@ -205,7 +208,7 @@ class LossDetector:
         self._below.setdefault(node, set()).add(each)
         self._above.setdefault(each, set()).add(node)
 
-    def told(self, nodes: Iterable[int], numbers: NodeNumbers) -> Due:
+    def told(self, nodes: Iterable[int], numbers: NodeNumbers) -> Decision:
         """The numbers of nodes that our clients want, and of all nodes below them, as the rendezvous point says."""
         wanted = set(nodes)
         new = wanted - self._below.keys()
@@ -231,7 +234,7 @@ class LossDetector:
 
     # --- notifications ---
 
-    def arrived(self, arrival: Arrival) -> Due:
+    def arrived(self, arrival: Arrival) -> Decision:
         is_known = bool(arrival.numbers)
         for node, number in arrival.numbers[1:]:
             if node in self._foreign or not self._follows(node, number, arrival.nodes):
@@ -250,11 +253,11 @@ class LossDetector:
                 self._found(node, number)
         if is_known and len(arrival.numbers) > 1:
             # All its numbers have come before: a copy that took another way.
-            return Due()
+            return Decision()
         if not self._missing and not self._held:
-            return Due([arrival])
+            return Decision([arrival])
         self._held.append(arrival)
-        if len(self._held) > HELD_MAX:
+        if len(self._held) > RECOVERY_HELD_MAX:
             return self.give_up()
         return self._asked() if self._missing else self._released()
 
@@ -293,11 +296,11 @@ class LossDetector:
         if not missing:
             self._missing.pop(node, None)
 
-    def _asked(self) -> Due:
+    def _asked(self) -> Decision:
         ranges = [(node, min(missing), max(missing)) for node, missing in sorted(self._missing.items())]
-        return Due(missing=tuple(ranges))
+        return Decision(missing=tuple(ranges))
 
-    def recovered(self, message: Recovered) -> Due:
+    def recovered(self, message: Recovered) -> Decision:
         """The rendezvous point has answered."""
         given_up: dict[int, int] = {}
         for again in message.again:
@@ -320,7 +323,7 @@ class LossDetector:
         due.given_up = given_up
         return due
 
-    def give_up(self) -> Due:
+    def give_up(self) -> Decision:
         """It has taken too long: what is missing is lost."""
         given_up = {node: len(missing) for node, missing in self._missing.items()}
         self._missing.clear()
@@ -328,13 +331,22 @@ class LossDetector:
         due.given_up = given_up
         return due
 
-    def _released(self) -> Due:
-        """What was held, in the order in which the rendezvous point sent it."""
+    def _released(self) -> Decision:
+        """What was held."""
+        return Decision(self.take_held())
+
+    def hold(self, arrivals: Iterable[Arrival]) -> int:
+        """Holds arrivals because another namespace of the same rendezvous point waits. Returns how many are held."""
+        self._held += arrivals
+        return len(self._held)
+
+    def take_held(self) -> list[Arrival]:
         held, self._held = self._held, []
-        return Due(sorted(held, key=_order))
+        return held
 
 
-def _order(arrival: Arrival) -> int:
+def order_of(arrival: Arrival) -> int:
+    """The place of an arrival among all that its rendezvous point has sent."""
     return arrival.numbers[0][1] if arrival.numbers else 0
 
 

@@ -16,7 +16,7 @@ broker gone   What it wanted is dropped. When it is back, it states everything a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,7 +26,7 @@ from catchment.routing.content_graph.forwarders import Forwarder
 from catchment.routing.content_graph.graph import GRAPH_NODES_MAX, ContentGraph
 from catchment.routing.content_graph.loss import SentLog
 from catchment.routing.content_graph.messages import Named, NodesWanted
-from catchment.routing.content_graph.preprocessors import FilterPreprocessor
+from catchment.routing.content_graph.preprocessors.making import preprocessor_of
 from catchment.routing.content_graph.settings import Namespace
 from catchment.routing.content_graph.table import ForwardingTable
 from catchment.routing.core import Table
@@ -52,13 +52,13 @@ class Entered:
 
 
 class Rendezvous:
-    """A namespace's graph, and who wants what."""
+    """A namespace's graph, and who wants what. `order` numbers what is sent in all namespaces of this broker."""
 
-    def __init__(self, namespace: Namespace, forwarder: type[Forwarder]) -> None:
+    def __init__(self, namespace: Namespace, forwarder: type[Forwarder], order: Iterator[int]) -> None:
         self.namespace = namespace
-        self.preprocessor = FilterPreprocessor()
+        self.preprocessor = preprocessor_of(namespace.preprocessor)
         self.table = ForwardingTable(forwarder, self.preprocessor.graph, owns_graph=False)
-        self.log = SentLog(self.preprocessor.graph)
+        self.log = SentLog(self.preprocessor.graph, order)
         self.version = 0
         self._last_node = 0
         # By broker: `links_seq` and `seq` of the last `NodesWanted` that was entered.

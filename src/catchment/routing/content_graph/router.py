@@ -255,6 +255,9 @@ class Router:
             kept = set(message.nodes)
             self.below[source] = message.session
             self._unsubscribe([node for node in self.table.nodes_of(source) if node not in kept], source)
+            # What it has known of the others may be from before: a set-up names a node only after its own.
+            for node in self.table.nodes_of(source) if message.wants_graph else ():
+                self.table.mark(node, source)
         self._check_session(message.session, source)
         more = len(message.nodes) + self.table.count_of(source)
         check_limit("NEIGHBOR_NODES_MAX", NEIGHBOR_NODES_MAX, more)
@@ -283,7 +286,7 @@ class Router:
         if wants_graph and table.is_ready(node):
             self._say(neighbor, "set up", Setup(node, *table.set_up_for(node, neighbor)))
         elif wants_graph:
-            table.marks.setdefault(node, set()).add(neighbor)
+            table.mark(node, neighbor)
 
     def _ask_above(self, node: int, now: Time) -> None:
         """Subscribes to a node above. Also if it is a ghost: the router above may have forgotten our edges to it."""

@@ -19,6 +19,23 @@ DEFAULT_NAMESPACE: Final = "default"
 NAMESPACES_MAX: Final = 1_000
 
 
+class PreprocessorSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the subscriptions of a namespace are, if they are no filters (`preprocessors/`). `search` is how nodes are
+    found; without it, in the fastest way that the kind has. `attribute` is what subscriptions name, `low` and `high`
+    are the attributes that begin and end the range of a notification. `above` has for each keyword or class the names
+    directly above it. `element` is the XML element that is the document. `name` is module:attribute: the kind of an
+    application, or the Python class at the root of a hierarchy."""
+
+    kind: Literal["json", "xml", "rss", "range", "keywords", "classes", "application"]
+    search: Literal["breadth first", "sorted levels", "index", "matcher", "hash"] | None = None
+    attribute: str = ""
+    low: str = ""
+    high: str = ""
+    above: dict[str, tuple[str, ...]] = {}
+    element: str = ""
+    name: str = ""
+
+
 class ScopeSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """A namespace: all notifications that match `scope`. `rendezvous` is the name of its rendezvous point. `topics`, if
     there are any, are the filters of its static graph. `publishers` and `subscribers`, if given, are the identities
@@ -30,6 +47,7 @@ class ScopeSettings(Struct, frozen=True, forbid_unknown_fields=True):
     topics: tuple[str, ...] = ()
     publishers: frozenset[str] | None = None
     subscribers: frozenset[str] | None = None
+    preprocessor: PreprocessorSettings | None = None
 
 
 class ContentGraphSettings(Settings, frozen=True):
@@ -41,6 +59,7 @@ class ContentGraphSettings(Settings, frozen=True):
     topics: tuple[str, ...] = ()
     publishers: frozenset[str] | None = None
     subscribers: frozenset[str] | None = None
+    preprocessor: PreprocessorSettings | None = None
     forwarding: Literal["labels", "minimal", "stored", "lists"] = "labels"
     preprocessing: Literal["distributed", "central"] = "distributed"
     adaptive: bool = False
@@ -61,6 +80,7 @@ class Namespace:
     topics: tuple[Filter, ...] | None
     publishers: frozenset[str] | None
     subscribers: frozenset[str] | None
+    preprocessor: PreprocessorSettings | None
 
 
 class Namespaces:
@@ -69,7 +89,13 @@ class Namespaces:
     def __init__(self, settings: ContentGraphSettings) -> None:
         scoped = [_namespace(scope, Filter(scope.scope)) for scope in settings.scopes]
         default = ScopeSettings(
-            DEFAULT_NAMESPACE, "", settings.rendezvous, settings.topics, settings.publishers, settings.subscribers
+            DEFAULT_NAMESPACE,
+            "",
+            settings.rendezvous,
+            settings.topics,
+            settings.publishers,
+            settings.subscribers,
+            settings.preprocessor,
         )
         self.scoped = tuple(scoped)
         self.default = _namespace(default, None)
@@ -98,8 +124,19 @@ class Namespaces:
 
 
 def _namespace(settings: ScopeSettings, scope: Filter | None) -> Namespace:
-    topics = tuple(Filter(topic).routed for topic in settings.topics) or None
-    return Namespace(settings.name, settings.rendezvous, scope, topics, settings.publishers, settings.subscribers)
+    # Only here: preprocessors bring the matcher along, and whoever only reads the registry should not wait for it.
+    from catchment.routing.content_graph.preprocessors.making import kind_of, topic_of
+
+    kind_of(settings.preprocessor)  # what is wrong with it is said now, not when the first client subscribes
+    return Namespace(
+        settings.name,
+        settings.rendezvous,
+        scope,
+        tuple(topic_of(settings.preprocessor, topic) for topic in settings.topics) or None,
+        settings.publishers,
+        settings.subscribers,
+        settings.preprocessor,
+    )
 
 
 def _check(namespaces: tuple[Namespace, ...], by_name: dict[str, Namespace]) -> None:

@@ -26,7 +26,7 @@ from catchment.errors import InputError, RemoteProtocolError, shown
 from catchment.model.notification import Notification
 from catchment.routing.content_graph.forwarders import HERE
 from catchment.routing.content_graph.forwarders.base import RECALLED_MAX
-from catchment.routing.content_graph.loss import HOLD, Arrival, Due
+from catchment.routing.content_graph.loss import HOLD, RECOVERY_HELD_MAX, Arrival, Decision, order_of
 from catchment.routing.content_graph.messages import ContentHeader, NodeNumbers, Numbers, Recover, Recovered
 from catchment.routing.content_graph.places import Place
 from catchment.routing.content_graph.rendezvous import Rendezvous
@@ -81,6 +81,10 @@ class Stream:
         self._namespaces = namespaces
         self._places = places
         self._links = links
+        # By rendezvous point: its namespaces.
+        self._beside: dict[str, list[Place]] = {}
+        for place in places.values():
+            self._beside.setdefault(place.namespace.rendezvous, []).append(place)
         self.matched = 0
         # Notifications that were not sent on because their publisher may not publish.
         self.refused = 0
@@ -262,21 +266,36 @@ class Stream:
         # Nothing can be lost between the rendezvous point and its own clients.
         if not arrival.numbers or place.rendezvous is not None:
             return place.edge.due(arrival.notification, arrival.nodes, now)
-        due = place.edge.detector.arrived(arrival)
+        decision = place.edge.detector.arrived(arrival)
+        actions = self.decided(place, decision, now)
         # Held, or a copy of what has come before: in any case somebody here wants it.
-        kept: list[Action] = [] if arrival in due.arrivals else [Keep(arrival.notification)]
-        return kept + self.decided(place, due, now)
+        if arrival not in decision.arrivals or self._is_waiting(place):
+            actions.append(Keep(arrival.notification))
+        return actions
 
-    def decided(self, place: Place, due: Due, now: Time) -> list[Action]:
+    def _is_waiting(self, place: Place) -> bool:
+        """Whether something is missing in a namespace with the same rendezvous point."""
+        return any(other.edge.detector.is_waiting for other in self._beside[place.namespace.rendezvous])
+
+    def decided(self, place: Place, decision: Decision, now: Time) -> list[Action]:
         """Does what a loss detector has decided."""
-        actions = place.edge.missed(due.given_up)
-        for arrival in due.arrivals:
-            actions += place.edge.due(arrival.notification, arrival.nodes, now)
+        beside = self._beside[place.namespace.rendezvous]
+        actions = place.edge.missed(decision.given_up)
+        if self._is_waiting(place):
+            if place.edge.detector.hold(decision.arrivals) > RECOVERY_HELD_MAX:
+                for other in beside:
+                    if other.edge.detector.is_waiting:
+                        actions += self.decided(other, other.edge.detector.give_up(), now)
+        else:
+            due = [(arrival, place) for arrival in decision.arrivals]
+            due += [(arrival, other) for other in beside for arrival in other.edge.detector.take_held()]
+            for arrival, other in sorted(due, key=lambda pair: order_of(pair[0])):
+                actions += other.edge.due(arrival.notification, arrival.nodes, now)
         timer = RECOVER_TIMER + place.namespace.name
-        if due.missing:
+        if decision.missing:
             nodes = tuple(place.router.table.nodes_of(HERE))
             if place.router.up is not None:
-                actions.append(Send(place.router.up, Recover(place.namespace.name, self.name, nodes, due.missing)))
+                actions.append(Send(place.router.up, Recover(place.namespace.name, self.name, nodes, decision.missing)))
             # Not idle: what is held must come, or be given up, before the network is at rest.
             actions.append(SetTimer(timer, now + HOLD))
             self._timers.add(timer)

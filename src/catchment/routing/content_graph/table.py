@@ -19,7 +19,7 @@ drop          takes a node out, with its subscribers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from catchment.routing.content_graph.forwarders import HERE, Forwarder, Output, Subscribers
@@ -160,14 +160,27 @@ class ForwardingTable:
                 self.forwarder.subscribed(node, neighbor)
 
     def marked(self, node: int) -> list[Neighbor]:
-        """The neighbors that asked for the edges of a node, sorted; the marks are taken off."""
-        return sorted(self.marks.pop(node, ()))
+        """The neighbors that asked for the edges of a node, sorted."""
+        return sorted(self.marks.get(node, ()))
+
+    def mark(self, node: int, neighbor: Neighbor) -> None:
+        """A neighbor asks for the edges of a node."""
+        self.marks.setdefault(node, set()).add(neighbor)
 
     def set_up_for(self, node: int, neighbor: Neighbor) -> Edges:
-        """The edges of a node that a neighbor needs."""
-        wanted = self._nodes.get(neighbor, {})
-        above = _nearest(node, wanted, self.graph.parents)
-        below = _nearest(node, wanted, self.graph.children)
+        """The edges of a node that a neighbor needs. Nodes that it has a mark on are left out: it does not know them
+        yet, and their own set-up will name this one. Takes the neighbor's mark off."""
+        wanted, marks = self._nodes.get(neighbor, {}), self.marks
+        if node in marks:
+            marks[node].discard(neighbor)
+            if not marks[node]:
+                del marks[node]
+
+        def is_known(each: int) -> bool:
+            return each in wanted and neighbor not in marks.get(each, ())
+
+        above = _nearest(node, is_known, self.graph.parents)
+        below = _nearest(node, is_known, self.graph.children)
         return Edges(tuple(sorted(self.graph.lowest(above))), tuple(sorted(self.graph.highest(below))))
 
     def drop(self, node: int) -> list[Neighbor]:
@@ -192,17 +205,17 @@ class ForwardingTable:
     @property
     def size(self) -> tuple[int, int, int]:
         """Nodes, edges, and ids in subscriber lists and labels: the parts of Appendix A.1."""
-        labels = getattr(self.forwarder, "labels", {})
-        ids = sum(len(label) for some in labels.values() for label in some.values())
+        ids = sum(len(label) for some in self.forwarder.labels.values() for label in some.values())
         return len(self.graph), self.graph.edges, sum(map(len, self.subscribers.values())) + ids
 
 
-def _nearest(node: int, wanted: dict[int, None], edges: dict[int, set[int]]) -> set[int]:
-    """The wanted nodes that edges lead to from a node without passing another wanted one."""
+def _nearest(node: int, is_known: Callable[[int], bool], edges: dict[int, set[int]]) -> set[int]:
+    """The known nodes that edges lead to from a node without passing another known one."""
     nearest, visited = set[int](), set[int]()
     level = edges[node]
     while level:
         visited |= level
-        nearest |= {each for each in level if each in wanted}
-        level = set[int]().union(*(edges[each] for each in level if each not in wanted)) - visited
+        known = {each for each in level if is_known(each)}
+        nearest |= known
+        level = set[int]().union(*(edges[each] for each in level - known)) - visited
     return nearest

@@ -15,8 +15,8 @@ Every core has a client side, so a client cannot tell which routing system serve
   When there are more, the oldest are dropped and counted. What waits for all identities of one client, and for all
   clients, is bounded in bytes too: then the identity for which most waits loses its oldest (`shares.py`).
 
-Who may speak for an identity: its owner, and the client that the owner has mapped it to. The host checks that
-(`may_speak`) before it gives a request to the core. A request that is refused introduces no identity.
+Who may speak for an identity: its owner, and the client that the owner has mapped it to. The host checks that before it
+gives a request to the core (`node/access.py`). A request that is refused introduces no identity.
 
 `filters_of` says what an identity needs from the network: a core announces those filters to other brokers.
 """
@@ -24,8 +24,7 @@ Who may speak for an identity: its owner, and the client that the owner has mapp
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from catchment.errors import BadIdError, LimitError, shown
@@ -33,7 +32,7 @@ from catchment.matching.ids import Id
 from catchment.model.advertisement import Advertisement
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
-from catchment.model.notification import Notification, memory_bytes
+from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
 from catchment.routing.core import CLIENTS_TABLE, Table
 from catchment.routing.messages import (
@@ -57,7 +56,7 @@ from catchment.routing.messages import (
     Unsubscribe,
     Wanted,
 )
-from catchment.routing.parts.newest import Newest
+from catchment.routing.parts.identities import Due, Identities, Identity
 from catchment.routing.parts.recall import RecallingMatcher
 from catchment.routing.parts.shares import Limits, Shares
 from catchment.routing.parts.wanted import cancels, filters_for, text_bytes
@@ -75,58 +74,6 @@ BROKER_SUSPENDED_BYTES_MAX: Final = 256 * 1_048_576
 IDENTITY_SUBSCRIPTIONS_MAX: Final = 100_000
 # Advertisements of one identity: some systems compare each of them with every notification that it publishes.
 IDENTITY_ADVERTISEMENTS_MAX: Final = 1_000
-# Sources whose last `$seq` is kept for one identity. The source that has been silent longest is forgotten first.
-SEEN_SOURCES_MAX: Final = 10_000
-# What a delivery that waits takes beyond its notifications and ids: an object, tuples, a place in a queue.
-_DUE_BYTES: Final = 256
-
-
-@dataclass(slots=True)
-class _Due:
-    """A delivery that waits for a suspended identity. The client is not stored: the identity may have another handler
-    when it resumes."""
-
-    notifications: tuple[Notification, ...]
-    subscriptions: tuple[str, ...]
-    is_sequence: bool
-
-    @property
-    def bytes_count(self) -> int:
-        """In memory. A notification that waits for several identities is counted for each."""
-        return _DUE_BYTES + 8 * len(self.subscriptions) + sum(map(memory_bytes, self.notifications))
-
-
-@dataclass(slots=True)
-class Identity:
-    """An identity at this broker. `client` is its handler, `owner` the client that introduced it."""
-
-    name: str
-    client: Client
-    owner: Client
-    subscriptions: dict[str, Wanted] = field(default_factory=dict)
-    advertisements: dict[Advertisement, None] = field(default_factory=dict)
-    # By subscription id: its numbers in the matcher. A pattern has one number for each of its filters.
-    numbers: dict[str, list[int]] = field(default_factory=dict)
-    newest: Newest = field(default_factory=lambda: Newest(SEEN_SOURCES_MAX))
-    # By channel: the same for notifications that come on ways of their own (`newest_of`).
-    newest_by_channel: dict[str, Newest] = field(default_factory=dict)
-    # Clients that the owner lets publish under this name, besides the handler.
-    publishers: set[Client] = field(default_factory=set)
-    # None unless the identity is suspended.
-    waiting: deque[_Due] | None = None
-    # Deliveries dropped while the identity is suspended; it is told when it resumes.
-    missed: int = 0
-
-    def newest_of(self, channel: str) -> Newest:
-        """What the identity has had on a channel. Channels are ways on which a publisher's notifications may overtake
-        each other: there is order on each of them, and none between them. A new channel begins with what the identity
-        had before it came (`newest`)."""
-        newest = self.newest_by_channel.get(channel)
-        if newest is None:
-            newest = self.newest_by_channel[channel] = Newest(SEEN_SOURCES_MAX)
-            newest.merge(self.newest.last)
-        return newest
-
 
 # For each subscription to a pattern: its id, and the places in the pattern of the filters that match.
 _Steps = tuple[tuple[str, tuple[int, ...]], ...]
@@ -134,16 +81,13 @@ _Steps = tuple[tuple[str, tuple[int, ...]], ...]
 Interested = tuple[Identity, tuple[str, ...], _Steps]
 
 
-class ClientSide:
+class ClientSide(Identities):
     """The identities at a broker, and what they want. `watching` has the monitors of their patterns."""
 
     def __init__(self, watching: Watching | None = None) -> None:
+        super().__init__()
         self.watching = Watching() if watching is None else watching
         self.matcher = RecallingMatcher(self._interested)
-        self._identities: dict[str, Identity] = {}
-        # By owner, and by handler: the names of its identities.
-        self._by_owner: dict[Client, dict[str, None]] = {}
-        self._by_client: dict[Client, dict[str, None]] = {}
         limits = Limits(SUSPENDED_BYTES_MAX, CLIENT_SUSPENDED_BYTES_MAX, BROKER_SUSPENDED_BYTES_MAX)
         self._waiting_shares: Shares[Client, str] = Shares(limits)
         # Of identities that are gone.
@@ -156,35 +100,6 @@ class ClientSide:
         self._text_bytes = 0
 
     # --- identities ---
-
-    def __contains__(self, identity: str) -> bool:
-        return identity in self._identities
-
-    def __iter__(self) -> Iterator[Identity]:
-        return iter(self._identities.values())
-
-    def __len__(self) -> int:
-        return len(self._identities)
-
-    def get(self, identity: str) -> Identity | None:
-        return self._identities.get(identity)
-
-    def may_speak(self, client: Client, identity: str) -> bool:
-        """Whether a client may ask for something under this name. It may introduce a name that nobody has."""
-        known = self._identities.get(identity)
-        return known is None or client in (known.owner, known.client)
-
-    def owned_by(self, client: Client) -> Set[str]:
-        """The names of the identities that a client has introduced. Not a copy."""
-        return self._by_owner.get(client, {}).keys()
-
-    def mapped_to(self, client: Client) -> Set[str]:
-        """The names of the identities of others whose handler a client is."""
-        return self._by_client.get(client, {}).keys() - self.owned_by(client)
-
-    def identities_of(self, client: Client) -> list[Identity]:
-        """The identities whose handler a client is."""
-        return [self._identities[name] for name in self._by_client.get(client, ())]
 
     def client_up(self, client: Client, message: ClientUp) -> None:
         """A client has connected: it is the handler of its identity from now on."""
@@ -204,28 +119,11 @@ class ClientSide:
             self._forget(identity)
         return gone
 
-    def _identity(self, name: str, client: Client) -> Identity:
-        """The identity of this name; the client introduces it if there is none."""
-        identity = self._identities.get(name)
-        if identity is None:
-            identity = self._identities[name] = Identity(name, client, client)
-            self._by_owner.setdefault(client, {})[name] = None
-            self._by_client.setdefault(client, {})[name] = None
-        return identity
-
-    def _hand_over(self, identity: Identity, client: Client) -> None:
-        """From now on, the client is the handler of the identity."""
-        _discard(self._by_client, identity.client, identity.name)
-        identity.client = client
-        self._by_client.setdefault(client, {})[identity.name] = None
-
     def _forget(self, identity: Identity) -> None:
-        _discard(self._by_owner, identity.owner, identity.name)
-        _discard(self._by_client, identity.client, identity.name)
         waiting = self._waiting_shares.size(identity.owner, identity.name)
         self._waiting_shares.grow(identity.owner, identity.name, -waiting)
-        self._old_before += identity.newest.old_count
-        del self._identities[identity.name]
+        self._old_before += identity.old_count
+        super()._forget(identity)
 
     # --- subscriptions and advertisements ---
 
@@ -361,7 +259,7 @@ class ClientSide:
                 if ids and identity.waiting is None:
                     actions.append(Deliver(identity.client, identity.name, notification, ids))
                 elif ids:
-                    self._give(identity, _Due((notification,), ids, False), actions)
+                    self._give(identity, Due((notification,), ids, False), actions)
                     actions.append(Keep(notification))
                 if steps and notification.time is not None:
                     self._watch(identity, steps, notification, now, actions)
@@ -375,11 +273,6 @@ class ClientSide:
         identity, id, step = self._owners[number]
         wanted = identity.subscriptions[id]
         return wanted.filters[step or 0] if isinstance(wanted, Pattern) else wanted
-
-    def matches(self, number: Id, notification: Notification) -> bool:
-        """Whether the filter or expression with this number matches a notification."""
-        asked = self.asked(number)
-        return asked.matches(notification.matched if isinstance(asked, Cesql) else notification)
 
     def _interested(self, numbers: Sequence[Id]) -> tuple[Interested, ...]:
         """The identities that are interested in a notification, given the numbers of the filters that match it. The
@@ -422,7 +315,7 @@ class ClientSide:
         for name in completed.missed_by:
             self._miss(self._identities[name], 1, actions)
         for sequence in completed.sequences:
-            self._give(identity, _Due(sequence, (id,), True), actions)
+            self._give(identity, Due(sequence, (id,), True), actions)
 
     def _miss(self, identity: Identity, count: int, actions: list[Action]) -> None:
         """Tells an identity what it misses; if it is suspended, when it resumes."""
@@ -439,11 +332,11 @@ class ClientSide:
             name = self._owners[number][0].name
             by_identity[name] = max(count, by_identity.get(name, 0))
         actions: list[Action] = []
-        for name, count in sorted(by_identity.items()):
-            self._miss(self._identities[name], count, actions)
+        for name in sorted(by_identity):
+            self._miss(self._identities[name], by_identity[name], actions)
         return actions
 
-    def _give(self, identity: Identity, due: _Due, actions: list[Action]) -> None:
+    def _give(self, identity: Identity, due: Due, actions: list[Action]) -> None:
         """Delivers, or lets the delivery wait if the identity is suspended."""
         if identity.waiting is None:
             actions.append(_delivery(identity, due))
@@ -485,7 +378,7 @@ class ClientSide:
     def old_count(self) -> int:
         """Deliveries that were not made because the notification was not newer than the last one of its source, since
         the start."""
-        return self._old_before + sum(identity.newest.old_count for identity in self._identities.values())
+        return self._old_before + sum(identity.old_count for identity in self)
 
     def tables(self) -> list[Table]:
         """One table for all clients together; none if there are no subscriptions."""
@@ -494,13 +387,6 @@ class ClientSide:
     def leftovers(self) -> list[str]:
         count = self._subscriptions_count
         return [f"{count} subscriptions of clients"] if count else []
-
-
-def _discard(names_by_client: dict[Client, dict[str, None]], client: Client, name: str) -> None:
-    names = names_by_client[client]
-    del names[name]
-    if not names:
-        del names_by_client[client]
 
 
 def _has_anything(identity: Identity) -> bool:
@@ -515,7 +401,7 @@ def _advertise(identity: Identity, advertisement: Advertisement) -> None:
     identity.advertisements[advertisement] = None
 
 
-def _delivery(identity: Identity, due: _Due) -> Action:
+def _delivery(identity: Identity, due: Due) -> Action:
     if due.is_sequence:
         return DeliverSequence(identity.client, identity.name, due.notifications, due.subscriptions[0])
     return Deliver(identity.client, identity.name, due.notifications[0], due.subscriptions)

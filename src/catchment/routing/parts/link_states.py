@@ -104,13 +104,20 @@ def implausible(origin: str, seq: int, source: Neighbor, now: Time) -> list[Acti
 
 class LinkStates:
     """What the broker `name` knows about the links of all brokers. `forgotten` is called with each origin whose record
-    is forgotten. The core gives `on_timer` each timer that fires."""
+    is forgotten. The core gives `on_timer` each timer that fires. `record` makes our own record; a routing system may
+    have records that say more than `Links`."""
 
-    def __init__(self, name: str, forgotten: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        forgotten: Callable[[str], None] | None = None,
+        record: Callable[[str, int, tuple[tuple[str, int], ...]], Links] = Links,
+    ) -> None:
         self.name = name
+        self._made = record
         # Our own links.
         self.costs: dict[Neighbor, int] = {}
-        self._records: dict[str, Links] = {name: Links(name, 0, ())}
+        self._records: dict[str, Links] = {name: record(name, 0, ())}
         self._forgotten = forgotten
         # Grows with each new record.
         self.version = 0
@@ -164,7 +171,7 @@ class LinkStates:
         self.costs = costs
         number = following(max(self._records[self.name].seq, seq), now)
         links = tuple(sorted((neighbor.name, cost) for neighbor, cost in costs.items()))
-        self._record(Links(self.name, number, links))
+        self._record(self._made(self.name, number, links))
         return self.flooded(self._records[self.name]) + self._checking(now)
 
     def _record(self, record: Links) -> None:
@@ -258,6 +265,13 @@ class LinkStates:
         gone.sort(key=lambda each: (each not in self._unreached, self._unreached.get(each, 0)))
         for each in gone[:ROOM_AT_ONCE] or self._farthest_of_the_greatest_share(parents, near, origin, source):
             self._forget(each)
+
+    def forget_marked(self, but: str) -> None:
+        """Forgets all origins but one that are marked and still cannot be reached: a core needs room for what it keeps
+        for origins. Those that are not marked may have come a moment ago, and the other end of their link follows."""
+        reached = {but, *self.reached}
+        for origin in [origin for origin in self._unreached if origin not in reached]:
+            self._forget(origin)
 
     def _farthest_of_the_greatest_share(
         self, parents: Mapping[str, str | None], near: set[str], origin: str, source: Neighbor

@@ -6,7 +6,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from catchment.errors import LimitError
@@ -54,17 +54,6 @@ class RemoteFilters:
         self._text_bytes[broker] -= self._bytes_of.pop(number)
         if not numbers:
             del self._numbers[broker], self._text_bytes[broker]
-
-    def replace(self, broker: str, filters: Iterable[Filter]) -> tuple[list[Filter], list[Filter]]:
-        """Makes `filters` all the filters of a broker. Returns the filters that are gone, and those that are new."""
-        before, after = self._numbers.get(broker, {}), dict.fromkeys(filters)
-        gone = [filter for filter in before if filter not in after]
-        new = [filter for filter in after if filter not in before]
-        for filter in gone:
-            self.remove(broker, filter)
-        for filter in new:
-            self.add(broker, filter)
-        return gone, new
 
     def wanting(self, batch: Sequence[Notification]) -> list[tuple[str, ...]]:
         """For each notification, the names of the brokers that have a filter which matches it."""

@@ -43,6 +43,9 @@ from catchment.routing.siena.messages import Advertised, Interest
 
 # Advertisements that a neighbor may state: each is compared with each filter.
 LINK_OFFERS_MAX: Final = 100_000
+# Filters for which it is remembered whether they overlap what is offered. Filters come and go, offers stay for long:
+# past this, all is forgotten, and asked again when it is needed.
+OVERLAPS_KEPT_MAX: Final = 100_000
 
 
 class OfferingCore(HopByHopCore[M], ABC):
@@ -57,6 +60,7 @@ class OfferingCore(HopByHopCore[M], ABC):
     def _may_tell(self, filter: Filter, neighbor: Neighbor) -> bool:
         known = self._told_of.setdefault(neighbor, {})
         if filter not in known:
+            forget_if_full(known)
             known[filter] = any(offer.overlaps(filter) for offer in self.offers.held_by(neighbor))
         return known[filter]
 
@@ -130,6 +134,11 @@ class AdvertisingCore(OfferingCore[Interest | Advertised]):
                 return self._on_advertised(message, source, now)
             case _:
                 assert_never(message)
+
+
+def forget_if_full(known: dict[Filter, bool]) -> None:
+    if len(known) >= OVERLAPS_KEPT_MAX:
+        known.clear()
 
 
 def _unadvertised(routed: Routed) -> BadNotificationError:

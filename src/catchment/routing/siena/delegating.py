@@ -67,7 +67,7 @@ from catchment.routing.messages import (
 from catchment.routing.parts.recall import RecallingMatcher
 from catchment.routing.parts.remote import check_limit
 from catchment.routing.parts.wanted import text_bytes
-from catchment.routing.siena.advertising import OfferingCore
+from catchment.routing.siena.advertising import OfferingCore, forget_if_full
 from catchment.routing.siena.available import Runs, delegated, plain_filters, providers
 from catchment.routing.siena.held_watching import HeldWatching
 from catchment.routing.siena.messages import Advertised, Delegated, Held, Interest, Part
@@ -334,6 +334,7 @@ class DelegatingCore(OfferingCore[DelegatingMessage]):
         """Whether a local client has advertised notifications for a filter."""
         if filter not in self._offered_here:
             offers = (offer for identity in self.clients for offer in identity.advertisements)
+            forget_if_full(self._offered_here)
             self._offered_here[filter] = any(offer.overlaps(filter) for offer in offers)
         return self._offered_here[filter]
 

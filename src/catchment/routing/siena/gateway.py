@@ -190,14 +190,12 @@ class GeneralPort(GeneralCore):
                 self.elsewhere.subscribe(origin, filter)
         self._near = near
 
-    def _replace(self, origin: str, seq: int, filters: Sequence[Filter]) -> None:
-        before = self.wants_of(origin)
-        super()._replace(origin, seq, filters)
+    def _change(self, origin: str, seq: int, gone: Sequence[Filter], new: Sequence[Filter]) -> None:
+        super()._change(origin, seq, gone, new)
         if origin in self._near:
-            after = self.wants_of(origin)
-            for filter in [filter for filter in before if filter not in set(after)]:
+            for filter in gone:
                 self.elsewhere.unsubscribe(origin, filter)
-            for filter in [filter for filter in after if filter not in set(before)]:
+            for filter in new:
                 self.elsewhere.subscribe(origin, filter)
 
     def _next(self, origin: str, origins: Sequence[str], source: Interface) -> list[Neighbor]:

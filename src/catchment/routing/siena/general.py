@@ -160,7 +160,8 @@ class GeneralCore:
     def _forget(self, origin: str) -> None:
         """The links of an origin are forgotten: so are its wants."""
         if self._wants_seq.pop(origin, None) is not None:
-            self.remote.replace(origin, ())
+            for filter in list(self.remote.of(origin)):
+                self.remote.remove(origin, filter)
 
     def _flooded(self, message: BrokerMessage, source: Neighbor | None = None) -> list[Action]:
         return self.links.flooded(message, source)
@@ -203,11 +204,16 @@ class GeneralCore:
                 assert_never(message)
 
     def _check_room(self, message: Wants | WantsChange) -> None:
-        """LimitError if there is no room for what a neighbor states."""
+        """LimitError if there is no room for what a neighbor states, even without those who cannot be reached."""
         if isinstance(message, Wants):
-            self.remote.check_room(len(message.filters) - len(self.remote.of(message.origin)))
+            more = len(message.filters) - len(self.remote.of(message.origin))
         else:
-            self.remote.check_room(len(message.announced))
+            more = len(message.announced)
+        try:
+            self.remote.check_room(more)
+        except LimitError:
+            self.links.forget_marked(message.origin)
+            self.remote.check_room(more)
 
     def _on_wants(self, message: Wants, source: Neighbor, now: Time) -> list[Action]:
         if message.origin == self.name:
@@ -240,14 +246,25 @@ class GeneralCore:
         if message.after != known:
             what = f"told a change of {message.origin} after {message.after}, known is {known}"
             return [Refuse(source, RemoteProtocolError(source.name, what))]
-        gone = set(message.withdrawn)
-        kept = [filter for filter in self.remote.of(message.origin) if filter not in gone]
-        self._replace(message.origin, message.seq, (*kept, *message.announced))
+        # Only what has changed: the wants of an origin may be many.
+        held = self.remote.of(message.origin)
+        gone = [filter for filter in dict.fromkeys(message.withdrawn) if filter in held]
+        new = [filter for filter in dict.fromkeys(message.announced) if filter not in held or filter in set(gone)]
+        self._change(message.origin, message.seq, gone, new)
         return self._flooded(message, source)
 
     def _replace(self, origin: str, seq: int, filters: Sequence[Filter]) -> None:
         """From now on, these are the wants of an origin."""
-        self.remote.replace(origin, filters)
+        before, after = self.remote.of(origin), dict.fromkeys(filters)
+        gone = [filter for filter in before if filter not in after]
+        self._change(origin, seq, gone, [filter for filter in after if filter not in before])
+
+    def _change(self, origin: str, seq: int, gone: Sequence[Filter], new: Sequence[Filter]) -> None:
+        """The wants of an origin change: some are gone, others are new."""
+        for filter in gone:
+            self.remote.remove(origin, filter)
+        for filter in new:
+            self.remote.add(origin, filter)
         self._wants_seq[origin] = seq
 
     # --- notifications ---

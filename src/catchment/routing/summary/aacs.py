@@ -5,16 +5,23 @@ satisfies; rows do not overlap. A row of a single value is an *equality row*; th
 ranges are ranges of *keys* (`model/values.py`), which are integers: numbers have the keys of floats (an int has that of
 the nearest float), times and booleans have their own keys.
 
-Where ranges of two subscriptions overlap, rows are cut at their ends, so that each id is in the rows of its own values
-only. (The text instead puts an equality that lies in a sub-range into the row of that sub-range, and so forgets which
-value it was.) If there would be more than `rows_max` rows, the ends are rounded outward to some of the ends, chosen
-evenly. So a summary may say more than was asked for, but never less.
+Ranges of two subscriptions may overlap. There are two kinds of rows for that:
+
+joined    The text's: ranges that overlap are one row, from the least value to the greatest. A constraint that lies in a
+          row only adds its id. So each constraint is in one row, and its id is there once. The row forgets which values
+          an id asked for.
+cut       Rows end where a range ends, so that each id is in the rows of its own values only. It is exact, and an id
+          stands in many rows. If there would be more than `rows_max` rows, the ends are rounded outward to some of the
+          ends, chosen evenly.
+
+So a summary may say more than was asked for, but never less. The routing system `summary` has joined rows
+(`maintained.py` keeps them while constraints come and go), the pipeline has cut rows.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -110,6 +117,23 @@ class Aacs(Generic[Id]):
             ends = [ends[i * (len(ends) - 1) // rows_max] for i in range(rows_max + 1)]
         return cls(_swept(ranges, ends), is_exact)
 
+    @classmethod
+    def joined(cls, asked: Iterable[tuple[Id, Keys]]) -> Aacs[Id]:
+        """The same with joined rows."""
+        ranges = sorted(((low, high, id) for id, keys in asked for low, high in keys), key=lambda row: row[:2])
+        rows: list[tuple[int, int, set[Id]]] = []
+        is_exact = True
+        for low, high, id in ranges:
+            # Ranges that only touch stay two rows: `x <= 5` and `x > 5` say more apart.
+            if rows and low < rows[-1][1]:
+                least, greatest, ids = rows[-1]
+                is_exact &= (low, high) == (least, greatest)
+                ids.add(id)
+                rows[-1] = (least, max(high, greatest), ids)
+            else:
+                rows.append((low, high, {id}))
+        return cls(tuple(Row(low, high, frozenset(ids)) for low, high, ids in rows), is_exact)
+
     def match(self, key: int) -> frozenset[Id]:
         """The ids of the row that has a key: the text's Check_for_a_value_match (type arithmetic)."""
         at = bisect_right(self.rows, key, key=lambda row: row.low) - 1
@@ -120,11 +144,6 @@ class Aacs(Generic[Id]):
         ranges = [((row.low, row.high), id) for row in (*self.rows, *other.rows) for id in row.ids]
         together = Aacs.of(((id, (keys,)) for keys, id in ranges), rows_max)
         return Aacs(together.rows, together.is_exact and self.is_exact and other.is_exact)
-
-    def kept(self, wanted: Callable[[Id], bool]) -> Aacs[Id]:
-        """The same with only the ids that are wanted."""
-        rows = (Row(row.low, row.high, frozenset(filter(wanted, row.ids))) for row in self.rows)
-        return Aacs(tuple(row for row in rows if row.ids), self.is_exact)
 
     def size_bytes(self, value_bytes: int, id_bytes: int) -> int:
         """Equation (1): two values for each sub-range, one for each equality, and the ids of all rows."""

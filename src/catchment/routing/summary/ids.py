@@ -3,11 +3,14 @@
 By c3, Algorithm 1 sees whether a notification satisfies all that a subscription asks for: it counts attributes, not
 constraints. The text fixes the attributes of the system beforehand. Here a *schema*, the list of attributes, may grow.
 So c3 is a bit set of any length, and a bit never changes its meaning.
+
+A schema belongs to one process. Two processes number attributes, and brokers, differently. So a summary travels with
+the names, and the receiver numbers anew (`remapped`; between brokers, `stream.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +32,11 @@ class SubscriptionId:
     def count(self) -> int:
         """How many attributes the subscription names."""
         return self.attributes.bit_count()
+
+    def remapped(self, schema: Schema, other: Schema, brokers: Mapping[int, int]) -> SubscriptionId:
+        """The id of another process, which has the schema `other`, in the numbers of this one."""
+        bits = schema.bits(sorted(other.names_of(self.attributes)))
+        return SubscriptionId(brokers.get(self.broker, self.broker), self.number, bits)
 
     def bits(self, sizes: IdSizes) -> int:
         """The three parts as one number, c1 first."""
@@ -64,6 +72,16 @@ class Schema:
 
     def __len__(self) -> int:
         return len(self._places)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """In the order of their places."""
+        return tuple(self._places)
+
+    def names_of(self, bits: int) -> frozenset[str]:
+        """The attributes of a bit set. A bit for which there is no attribute is an IndexError."""
+        names = self.names
+        return frozenset(names[place] for place in range(bits.bit_length()) if bits >> place & 1)
 
     def place(self, name: str) -> int:
         """The place of an attribute. A new attribute gets the next place."""

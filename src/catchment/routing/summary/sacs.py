@@ -6,26 +6,31 @@ pattern that the pattern of a row covers adds its id to that row, and a more gen
 that it covers. So an id may be in a row that is wider than what its subscription asked for: then `is_exact` is false.
 If there would be more than `rows_max` rows, patterns become prefixes, which get shorter and shorter, until at last one
 prefix, the empty one, stands for every string.
+
+Which rows there are depends only on which patterns there are, not on the order in which they came: patterns are taken
+in the order of `generality`. A pattern that an earlier row covers joins the first such row; any other is a row itself.
+`maintained.py` keeps the same rows while patterns come and go.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from catchment.errors import BadFilterError, shown
 from catchment.model import globs
 from catchment.model.strings import Piece, Strings, after_prefix, of_glob, successor
+from catchment.model.values import checked_string
 
 Id = TypeVar("Id")
 # Rows of one attribute: each is sent to other brokers with its ids.
 SACS_ROWS_MAX: Final = 1_024
 # Patterns that one subscription may have for an attribute: of more ranges of strings, the common prefix is taken.
 LISTED_MAX: Final = 64
-# For a longer text, rows are tried one by one: it has too many substrings to look up each of them.
-_LOOKED_UP_MAX: Final = 64
 # Patterns whose sets of strings are kept.
 _KEPT_MAX: Final = 65_536
 
@@ -36,6 +41,18 @@ class Pattern(NamedTuple):
 
     operator: str
     operand: str
+
+    @classmethod
+    def checked(cls, operator: str, operand: str) -> Pattern:
+        """A pattern that another broker has sent. CatchmentError if there is no such pattern."""
+        if operator not in _GLOBS:
+            raise BadFilterError(f"there is no operator {shown(operator)} in a row: use one of {', '.join(_GLOBS)}")
+        if operator in _LITERAL:
+            checked_string(operand)
+        else:
+            # A glob that cannot be read says so here.
+            _GLOBS[operator](operand)
+        return cls(operator, operand)
 
     def matches(self, text: str) -> bool:
         match self.operator:
@@ -157,6 +174,10 @@ class Sacs(Generic[Id]):
 
     rows: dict[Pattern, frozenset[Id]]
     is_exact: bool = True
+    index: PatternIndex = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "index", PatternIndex(self.rows))
 
     @classmethod
     def of(cls, asked: Iterable[tuple[Id, Iterable[Pattern]]], rows_max: int = SACS_ROWS_MAX) -> Sacs[Id]:
@@ -178,18 +199,13 @@ class Sacs(Generic[Id]):
 
     def match(self, text: str) -> frozenset[Id]:
         """The ids of the rows whose pattern matches a string: the text's Check_for_a_value_match (type string)."""
-        return frozenset().union(*(self.rows[pattern] for pattern in _covering(Pattern("=", text), self.rows)))
+        return frozenset().union(*(self.rows[pattern] for pattern in self.index.matching(text)))
 
     def merged(self, other: Sacs[Id], rows_max: int = SACS_ROWS_MAX) -> Sacs[Id]:
         """What both SACS say together (§4.1)."""
         asked = [(id, (pattern,)) for sacs in (self, other) for pattern, ids in sacs.rows.items() for id in ids]
         together = Sacs.of(asked, rows_max)
         return Sacs(together.rows, together.is_exact and self.is_exact and other.is_exact)
-
-    def kept(self, wanted: Callable[[Id], bool]) -> Sacs[Id]:
-        """The same with only the ids that are wanted."""
-        rows = {pattern: frozenset(filter(wanted, ids)) for pattern, ids in self.rows.items()}
-        return Sacs({pattern: ids for pattern, ids in rows.items() if ids}, self.is_exact)
 
     def size_bytes(self, id_bytes: int) -> int:
         """Equation (2): the patterns, and the ids of all rows."""
@@ -205,12 +221,14 @@ def _general(asked: dict[Pattern, set[Id]]) -> tuple[dict[Pattern, set[Id]], boo
     """The most general patterns, each with the ids of all patterns that it covers; and whether no id got a pattern
     wider than it asked for."""
     rows: dict[Pattern, set[Id]] = {}
+    index = PatternIndex()
     is_exact = True
     # The general ones first: so a pattern that comes later is covered by a row, or is a row itself.
-    for pattern in sorted(asked, key=_generality):
-        covering = next(_covering(pattern, rows), None)
+    for pattern in sorted(asked, key=generality):
+        covering = index.first_covering(pattern)
         if covering is None:
             rows[pattern] = set(asked[pattern])
+            index.add(pattern)
         else:
             # An id that is in the covering row already has asked for it too.
             is_exact &= asked[pattern] <= rows[covering]
@@ -218,26 +236,95 @@ def _general(asked: dict[Pattern, set[Id]]) -> tuple[dict[Pattern, set[Id]], boo
     return rows, is_exact
 
 
-def _generality(pattern: Pattern) -> tuple[int, int, Pattern]:
+_KIND_ORDER: Final = {"substring": 1, "prefix": 2, "suffix": 3, "=": 5}
+
+
+def generality(pattern: Pattern) -> tuple[int, int, Pattern]:
     """A sort key: a pattern comes before those that it covers, except for globs."""
-    kinds = ("substring", "prefix", "suffix", "glob", "=")
-    kind = "glob" if pattern.is_glob else pattern.operator
-    return (0 if pattern == EVERY else 1 + kinds.index(kind)), len(pattern.operand), pattern
+    # Globs and patterns that ignore case come before single texts, after all others.
+    kind = 0 if pattern == EVERY else _KIND_ORDER.get(pattern.operator, 4)
+    return kind, len(pattern.operand), pattern
 
 
-def _covering(pattern: Pattern, rows: dict[Pattern, frozenset[Id]] | dict[Pattern, set[Id]]) -> Iterator[Pattern]:
-    """The patterns of the rows that cover a pattern."""
-    text = pattern.operand
-    if pattern.is_glob or len(text) > _LOOKED_UP_MAX or len(rows) <= _LOOKED_UP_MAX:
-        yield from (row for row in rows if row.covers(pattern))
-        return
-    # With many rows it is faster to list all patterns, except globs, that cover this one, and to look each up.
-    asked = {EVERY: None, pattern: None}
-    parts = range(len(text) + 1)
-    if pattern.operator in ("=", "prefix"):
-        asked |= {Pattern("prefix", text[:end]): None for end in parts}
-    if pattern.operator in ("=", "suffix"):
-        asked |= {Pattern("suffix", text[start:]): None for start in parts}
-    asked |= {Pattern("substring", text[start:end]): None for start in parts for end in parts[start:]}
-    yield from (coverer for coverer in asked if coverer in rows)
-    yield from (row for row in rows if row.is_glob and row != pattern and row.covers(pattern))
+class PatternIndex:
+    """The patterns of the rows of one attribute, to find those that cover another pattern, or match a text."""
+
+    def __init__(self, patterns: Iterable[Pattern] = ()) -> None:
+        # Operands of the patterns without a glob, by operator; and the patterns with one.
+        self._operands: dict[str, set[str]] = {operator: set() for operator in _LITERAL}
+        self._globs: dict[Pattern, None] = {}
+        for pattern in patterns:
+            self.add(pattern)
+
+    def add(self, pattern: Pattern) -> None:
+        if pattern.is_glob:
+            self._globs[pattern] = None
+        else:
+            self._operands[pattern.operator].add(pattern.operand)
+
+    def discard(self, pattern: Pattern) -> None:
+        if pattern.is_glob:
+            self._globs.pop(pattern, None)
+        else:
+            self._operands[pattern.operator].discard(pattern.operand)
+
+    def __bool__(self) -> bool:
+        return bool(self._globs) or any(self._operands.values())
+
+    def __iter__(self) -> Iterator[Pattern]:
+        for operator, operands in self._operands.items():
+            yield from (Pattern(operator, operand) for operand in operands)
+        yield from self._globs
+
+    def first_covering(self, pattern: Pattern) -> Pattern | None:
+        """Of the patterns that cover this one, the first in the order of `generality`."""
+        return min(self.covering(pattern), key=generality, default=None)
+
+    def matching(self, text: str) -> Iterator[Pattern]:
+        """The patterns that match a text."""
+        return self.covering(Pattern("=", text))
+
+    def covering(self, pattern: Pattern) -> Iterator[Pattern]:
+        """The patterns that cover this one; perhaps the pattern itself among them."""
+        if pattern.is_glob:
+            yield from (row for row in self if row.covers(pattern))
+            return
+        for operator in _COVERERS[pattern.operator]:
+            yield from (Pattern(operator, part) for part in self._parts_of(pattern.operand, operator))
+        if pattern.operator not in ("=", "prefix") and "" in self._operands["prefix"]:
+            yield EVERY
+        yield from (row for row in self._globs if row.covers(pattern))
+
+    def _parts_of(self, text: str, operator: str) -> Iterator[str]:
+        """The operands of this operator whose patterns cover a pattern with this text: parts of the text."""
+        operands = self._operands[operator]
+        length = len(text)
+        if not operands:
+            return
+        if operator == "=":
+            yield from (text,) if text in operands else ()
+        elif operator == "prefix":
+            yield from _found(operands, (text[:end] for end in range(length + 1)), length, text.startswith)
+        elif operator == "suffix":
+            yield from _found(operands, (text[start:] for start in range(length + 1)), length, text.endswith)
+        else:
+            parts = (text[start:end] for start in range(length) for end in range(start + 1, length + 1))
+            yield from _found(operands, chain(("",), parts), length * length // 2, text.__contains__)
+
+
+# For the operator of a pattern without a glob: the operators of those that may cover it, besides globs and EVERY.
+_COVERERS: Final = {
+    "=": ("substring", "prefix", "suffix", "="),
+    "prefix": ("substring", "prefix"),
+    "suffix": ("substring", "suffix"),
+    "substring": ("substring",),
+}
+
+
+def _found(operands: set[str], parts: Iterable[str], parts_count: int, is_part: Callable[[str], bool]) -> Iterator[str]:
+    """The operands that are parts of a text. It is faster to look up all parts than to try all operands, or the other
+    way round."""
+    if len(operands) <= parts_count:
+        return (operand for operand in operands if is_part(operand))
+    # A text may have the same part twice.
+    return (part for part in dict.fromkeys(parts) if part in operands)

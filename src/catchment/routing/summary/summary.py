@@ -15,7 +15,7 @@ attribute matches everything.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Final
@@ -27,6 +27,7 @@ from catchment.model.notification import Notification
 from catchment.model.values import Value
 from catchment.routing.summary.aacs import (
     AACS_ROWS_MAX,
+    NUMBER,
     VALUE_BYTES,
     Aacs,
     Keys,
@@ -88,8 +89,17 @@ class Summary:
     is_exact: bool = True
 
     @classmethod
-    def of(cls, broker: int, filters: Mapping[int, Filter], schema: Schema, rows_max: int = ROWS_MAX) -> Summary:
-        """The summary of a broker's subscriptions, given by number. New attributes get a place in the schema."""
+    def of(
+        cls,
+        broker: int,
+        filters: Mapping[int, Filter],
+        schema: Schema,
+        rows_max: int = ROWS_MAX,
+        *,
+        is_joined: bool = False,
+    ) -> Summary:
+        """The summary of a broker's subscriptions, given by number. New attributes get a place in the schema. With
+        `is_joined`, an AACS has the text's rows (`aacs.py`)."""
         keys: dict[tuple[str, str], list[tuple[SubscriptionId, Keys]]] = {}
         patterns: dict[str, list[tuple[SubscriptionId, tuple[Pattern, ...]]]] = {}
         everything, is_exact = [], True
@@ -106,7 +116,10 @@ class Summary:
                 keys.setdefault(name_and_kind, []).append((id, ranges))
             for name, name_patterns in parts.patterns.items():
                 patterns.setdefault(name, []).append((id, name_patterns))
-        arithmetic = {name_and_kind: Aacs.of(asked, rows_max) for name_and_kind, asked in keys.items()}
+        arithmetic = {
+            name_and_kind: Aacs.joined(asked) if is_joined else Aacs.of(asked, rows_max)
+            for name_and_kind, asked in keys.items()
+        }
         strings = {name: Sacs.of(asked, rows_max) for name, asked in patterns.items()}
         return cls(schema, arithmetic, strings, frozenset(everything), is_exact and _all_exact(arithmetic, strings))
 
@@ -132,32 +145,47 @@ class Summary:
     # --- several ---
 
     def merged(self, other: Summary, rows_max: int = ROWS_MAX) -> Summary:
-        """What both summaries say together (§4.1). They must have the same schema."""
-        assert self.schema is other.schema
+        """What both summaries say together (§4.1), with the schema of this one."""
+        theirs = other.remapped(self.schema)
         arithmetic, strings = dict(self.arithmetic), dict(self.strings)
-        for name_and_kind, aacs in other.arithmetic.items():
+        for name_and_kind, aacs in theirs.arithmetic.items():
             mine = arithmetic.get(name_and_kind)
             arithmetic[name_and_kind] = aacs if mine is None else mine.merged(aacs, rows_max)
-        for name, sacs in other.strings.items():
+        for name, sacs in theirs.strings.items():
             strings[name] = strings[name].merged(sacs, rows_max) if name in strings else sacs
-        is_exact = self.is_exact and other.is_exact and _all_exact(arithmetic, strings)
-        return Summary(self.schema, arithmetic, strings, self.everything | other.everything, is_exact)
+        is_exact = self.is_exact and theirs.is_exact and _all_exact(arithmetic, strings)
+        return Summary(self.schema, arithmetic, strings, self.everything | theirs.everything, is_exact)
 
-    def kept(self, wanted: Callable[[SubscriptionId], bool]) -> Summary:
-        """The same with only the ids that are wanted. Rows stay as wide as the other ids made them: a broker that has
-        the filters should make a new summary instead."""
+    def remapped(self, schema: Schema, brokers: Mapping[int, int] | None = None) -> Summary:
+        """The same in the numbers of another process: with its schema, and with its numbers of brokers where they are
+        given."""
+        if schema is self.schema and not brokers:
+            return self
+        numbers: dict[SubscriptionId, SubscriptionId] = {}
+
+        def anew(ids: Iterable[SubscriptionId]) -> frozenset[SubscriptionId]:
+            for id in ids:
+                if id not in numbers:
+                    numbers[id] = id.remapped(schema, self.schema, brokers or {})
+            return frozenset(map(numbers.__getitem__, ids))
+
         arithmetic = {
-            name_and_kind: aacs_left
+            name_and_kind: Aacs(tuple(row._replace(ids=anew(row.ids)) for row in aacs.rows), aacs.is_exact)
             for name_and_kind, aacs in self.arithmetic.items()
-            if (aacs_left := aacs.kept(wanted)).rows
         }
-        strings = {name: sacs_left for name, sacs in self.strings.items() if (sacs_left := sacs.kept(wanted)).rows}
-        return Summary(self.schema, arithmetic, strings, frozenset(filter(wanted, self.everything)), self.is_exact)
+        strings = {
+            name: Sacs({pattern: anew(ids) for pattern, ids in sacs.rows.items()}, sacs.is_exact)
+            for name, sacs in self.strings.items()
+        }
+        return Summary(schema, arithmetic, strings, anew(self.everything), self.is_exact)
 
-    def size_bytes(self, id_bytes: int) -> int:
-        """Equations (1) and (2) of §5.1 together."""
-        arithmetic = sum(aacs.size_bytes(VALUE_BYTES[kind], id_bytes) for (_, kind), aacs in self.arithmetic.items())
-        return arithmetic + sum(sacs.size_bytes(id_bytes) for sacs in self.strings.values())
+    def size_bytes(self, id_bytes: int, number_bytes: int = VALUE_BYTES[NUMBER]) -> int:
+        """Equations (1) and (2) of §5.1 together, and the ids of subscriptions that name no attribute. The text's
+        table 2 counts 4 bytes for a number; our numbers have 8."""
+        value_bytes = {**VALUE_BYTES, NUMBER: number_bytes}
+        arithmetic = sum(aacs.size_bytes(value_bytes[kind], id_bytes) for (_, kind), aacs in self.arithmetic.items())
+        strings = sum(sacs.size_bytes(id_bytes) for sacs in self.strings.values())
+        return arithmetic + strings + len(self.everything) * id_bytes
 
 
 def _all_exact(arithmetic: _AacsOf, strings: _SacsOf) -> bool:

@@ -15,9 +15,18 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from catchment.errors import InputError
+from catchment.routing.messages import SECOND
 from catchment.routing.systems import SYSTEMS, RoutingSystem, system_named
 from catchment.sim.conformance.checkers import Network, reachable
-from catchment.sim.conformance.ideals.baselines import centralized_tables, flooding_tables, served_centrally
+from catchment.sim.conformance.ideals.baselines import (
+    centralized_tables,
+    disjunctive_tables,
+    flooding_tables,
+    overlapping_tables,
+    perfect_tables,
+    served_centrally,
+    unicast_tables,
+)
 from catchment.sim.conformance.ideals.content_graph import content_graph_tables
 from catchment.sim.conformance.ideals.delegating import delegating_tables
 from catchment.sim.conformance.ideals.general import general_tables
@@ -29,7 +38,18 @@ from catchment.sim.conformance.ideals.merging import (
     imperfectly_merging_tables,
     merging_tables,
 )
+from catchment.sim.conformance.ideals.multicast import (
+    equal_filters,
+    equal_or_expired_filters,
+    equal_prunes,
+    expired_and_unwanted,
+    sound_filters,
+    sound_prunes,
+    unwanted_from_each_broker,
+)
+from catchment.sim.conformance.ideals.summary import summary_tables
 from catchment.sim.conformance.ideals.tables import Ideal
+from catchment.sim.conformance.playable import Playable
 from catchment.sim.hybrid import (
     as_hybrid,
     clusters_in_acyclic,
@@ -46,6 +66,14 @@ RUN_OCCURRENCES_MAX: Final = 20_000
 # How long merging brokers wait, and what share of what they let through nobody need have asked for.
 MERGING_BATCH_MS: Final = 5.0
 MERGING_SHARE: Final = 0.3
+# Shorter than a run, longer than a network of the suite takes to settle; and comparisons so few that most filters past
+# the first are approximated.
+FILTER_TIMEOUT_S: Final = 0.25
+PUBLISHER_TIMEOUT_S: Final = 0.4
+BUDGET_COMPARISONS: Final = 3
+
+# How long brokers of `summary` wait for the next propagation.
+SUMMARY_PERIOD_MS: Final = 20.0
 
 # Settings as they are written in a file.
 Settings = Mapping[str, Any]
@@ -69,13 +97,25 @@ class Entry:
     served: Callable[[Network, str], set[str]] = reachable
     # Whether notifications take the shortest way.
     is_direct: bool = True
-    # Whether no broker gets notifications that it has no use for. Masters and the center get all, and what is merged
-    # imperfectly lets more through.
+    # Whether no broker gets notifications that it has no use for. Masters and the center get all, what is merged
+    # imperfectly lets more through, and overlapping topics bring the same again.
     wastes_nothing: bool = True
     # Whether clients are told what was lost on the way while the network changed.
     detects_losses: bool = False
     # Whether tables depend on the order in which filters came, not only on what is wanted.
     depends_on_order: bool = False
+    # Of a system whose tables depend on traffic: the traffic after which `tables` must hold, and what must hold before.
+    converge: Callable[[Playable], None] | None = None
+    sound: Ideal | None = None
+    # Whether filters are written in tables as clients wrote them: not if several are said as one.
+    keeps_texts: bool = True
+    # Whether tables change as time goes by: then those of live brokers cannot be known.
+    fades: bool = False
+
+    @property
+    def is_live(self) -> bool:
+        """Whether live brokers can run it."""
+        return system_named(self.system).is_live
 
     @property
     def needs_tree(self) -> bool:
@@ -97,7 +137,8 @@ class Entry:
         """What makes the cores of brokers; InputError if the settings are wrong."""
         system: RoutingSystem[Any] = system_named(self.system)
         given = {broker: system.settings_of(some) for broker, some in self.settings_for(topology, settings).items()}
-        return lambda broker: system.make(broker, given[broker])
+        make = system.maker()
+        return lambda broker: make(broker, given[broker])
 
 
 # --- settings by place --------------------------------------------------------------------------
@@ -146,6 +187,13 @@ def _advertising_units(topology: Topology, settings: Settings) -> Mapping[str, S
     return _units(topology, settings)
 
 
+def _virtual_degrees(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
+    """The broker with most links has a virtual degree, less than its own. Only the suite has this."""
+    neighbors = topology.neighbors()
+    hub = max(topology.brokers, key=lambda broker: len(neighbors[broker]))
+    return {hub: {"degree": 1}}
+
+
 # --- entries ------------------------------------------------------------------------------------
 
 TREES: Final = ("line", "star", "balanced tree", "random tree")
@@ -190,6 +238,52 @@ ENTRIES: Final[dict[str, Entry]] = {
         needs_advertisements=True,
         depends_on_order=True,
     ),
+    "propagation": Entry(
+        "propagation",
+        ANY_NETWORK,
+        equal_filters,
+        converge=unwanted_from_each_broker,
+        sound=sound_filters,
+        keeps_texts=False,
+    ),
+    "propagation with timeouts": Entry(
+        "propagation",
+        ANY_NETWORK,
+        equal_or_expired_filters,
+        settings={"filter_timeout_s": FILTER_TIMEOUT_S, "publisher_timeout_s": PUBLISHER_TIMEOUT_S},
+        converge=expired_and_unwanted(round(FILTER_TIMEOUT_S * SECOND)),
+        sound=sound_filters,
+        wastes_nothing=False,
+        fades=True,
+    ),
+    "propagation within a budget": Entry(
+        "propagation",
+        ANY_NETWORK,
+        sound_filters,
+        settings={"comparisons_max": BUDGET_COMPARISONS},
+        converge=unwanted_from_each_broker,
+        wastes_nothing=False,
+        keeps_texts=False,
+        depends_on_order=True,
+    ),
+    "summary": Entry("summary", ANY_NETWORK, summary_tables, is_direct=False, wastes_nothing=False),
+    "summary periodic": Entry(
+        "summary",
+        ANY_NETWORK,
+        summary_tables,
+        settings={"period_ms": SUMMARY_PERIOD_MS, "sends": "always", "next_broker": "nearest"},
+        is_direct=False,
+        wastes_nothing=False,
+    ),
+    "summary subsuming": Entry(
+        "summary",
+        ANY_NETWORK,
+        summary_tables,
+        _virtual_degrees,
+        {"subsumes": True, "period_ms": SUMMARY_PERIOD_MS, "next_broker": "spread"},
+        is_direct=False,
+        wastes_nothing=False,
+    ),
     "flooding": Entry("flooding", ANY_NETWORK, flooding_tables, wastes_nothing=False),
     "centralized": Entry(
         "centralized",
@@ -200,6 +294,29 @@ ENTRIES: Final[dict[str, Entry]] = {
         is_direct=False,
         wastes_nothing=False,
     ),
+    "unicast": Entry("unicast", ANY_NETWORK, unicast_tables),
+    # A broker that wants several topics of a notification gets several copies.
+    "overlapping multicast": Entry("overlapping multicast", ANY_NETWORK, overlapping_tables, wastes_nothing=False),
+    "disjunctive multicast": Entry("disjunctive multicast", ANY_NETWORK, disjunctive_tables),
+    "dvmrp": Entry(
+        "dvmrp",
+        ANY_NETWORK,
+        equal_prunes,
+        converge=unwanted_from_each_broker,
+        sound=sound_prunes,
+        wastes_nothing=False,
+    ),
+    "dvmrp with timeouts": Entry(
+        "dvmrp",
+        ANY_NETWORK,
+        sound_prunes,
+        settings={"prune_timeout_s": FILTER_TIMEOUT_S},
+        converge=expired_and_unwanted(round(FILTER_TIMEOUT_S * SECOND)),
+        sound=sound_prunes,
+        wastes_nothing=False,
+        fades=True,
+    ),
+    "perfect": Entry("perfect", ANY_NETWORK, perfect_tables),
     "content graph": Entry(
         "content graph",
         ANY_NETWORK,

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from traceback import extract_tb
-from typing import Final, NamedTuple, Protocol, assert_never
+from typing import Final, NamedTuple, assert_never
 
 from catchment.errors import LimitError
 from catchment.model.advertisement import Advertisement
 from catchment.model.filter import Filter
-from catchment.model.notification import Notification
 from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX, Pattern
-from catchment.model.values import Value
 from catchment.node import GapTimes
-from catchment.routing.messages import ClientRequest, MapIdentity, Subscribe, Time, Wanted
+from catchment.routing.messages import ClientRequest, MapIdentity, Subscribe
 from catchment.routing.systems import system_named
-from catchment.sim.conformance.checkers import DeliveryChecker, HopChecker, Network, ViolationError
+from catchment.sim.conformance.checkers import DeliveryChecker, HopChecker, ViolationError
 from catchment.sim.conformance.entries import ENTRIES, NETWORKS, QUALITIES, RUN_OCCURRENCES_MAX, Entry, Run
 from catchment.sim.conformance.gap_checker import GapChecker
 from catchment.sim.conformance.ideals.tables import leftovers
+from catchment.sim.conformance.playable import Playable
 from catchment.sim.conformance.scripts import (
     Advertises,
     Cancels,
@@ -122,7 +122,9 @@ def _tried(script: Script, entry: Entry, topology: Topology, seed: int) -> _Trie
             beat_us=BEAT_US,
             gap_times=GAP_TIMES,
         )
-        Player(simulation, checker, sequences, lambda: wrong_in(simulation, entry), gaps).play(script)
+        unsound = partial(entry.sound, simulation) if entry.sound is not None else lambda: ()
+        wrong = partial(wrong_in, simulation, entry)
+        Player(simulation, checker, sequences, wrong, gaps, unsound, entry.converge).play(script)
         core_messages = simulation.core_messages
     except (ViolationError, LimitError, WireError) as problem:
         violation = str(problem)
@@ -140,51 +142,6 @@ def wrong_in(simulation: Simulation, entry: Entry) -> Iterator[str]:
         yield from leftovers(simulation)
 
 
-class Playable(Network, Protocol):
-    """A network in which a script can be played: as `Simulation` says, or live."""
-
-    @property
-    def is_quiescent(self) -> bool: ...
-
-    def settle(self) -> None: ...
-
-    def advance(self, duration: Time, /) -> None: ...
-
-    def connect(self, identity: str, broker: str) -> None: ...
-
-    def disconnect(self, identity: str) -> None: ...
-
-    def subscribe(self, identity: str, id: str, wanted: Wanted) -> None: ...
-
-    def cancel(self, identity: str, id: str) -> None: ...
-
-    def unsubscribe(self, identity: str, unwanted: Filter | Pattern) -> None: ...
-
-    def advertise(self, identity: str, advertisement: Advertisement) -> None: ...
-
-    def unadvertise(self, identity: str, advertisement: Advertisement) -> None: ...
-
-    def suspend(self, identity: str) -> None: ...
-
-    def resume(self, identity: str) -> None: ...
-
-    def fall_behind(self, identity: str) -> None: ...
-
-    def catch_up(self, identity: str) -> None: ...
-
-    def ask(self, identity: str, request: ClientRequest) -> None: ...
-
-    def publish(self, identity: str, attributes: Mapping[str, Value]) -> Notification | None: ...
-
-    def cut(self, first: str, second: str) -> None: ...
-
-    def heal(self, first: str, second: str) -> None: ...
-
-    def crash(self, broker: str) -> None: ...
-
-    def restart(self, broker: str) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Player:
     """Plays a script; ViolationError for what must not be. `wrong` says what is wrong inside a settled network."""
@@ -194,6 +151,9 @@ class Player:
     sequences: SequenceChecker
     wrong: Callable[[], Iterable[str]]
     gaps: GapChecker = field(default_factory=GapChecker)
+    # What must hold before `converge`, and what makes tables what they should be (`Entry`).
+    unsound: Callable[[], Iterable[str]] = lambda: ()
+    converge: Callable[[Playable], None] | None = None
 
     def play(self, script: Script) -> None:
         for step in script:
@@ -318,9 +278,17 @@ class Player:
         self.network.settle()
         self.checker.at_quiescence(self.network)
         self.gaps.at_quiescence(self.network)
-        if wrong := list(self.wrong()):
-            raise ViolationError("; ".join(wrong[:SHOWN_MAX]))
+        _check(self.unsound())
+        if self.converge is not None:
+            self.converge(self.network)
+            self.checker.excuse_waste(self.network)
+        _check(self.wrong())
         self.checker.is_settled = True
+
+
+def _check(wrong: Iterable[str]) -> None:
+    if some := list(wrong):
+        raise ViolationError("; ".join(some[:SHOWN_MAX]))
 
 
 # Steps that change nothing that is wanted, and nothing about who can be reached.

@@ -50,13 +50,15 @@ class Convergence(Struct, frozen=True):
 
 
 class WorkDone(Struct, frozen=True):
-    """Notifications that brokers matched and pairs of filters that they compared: in all, and for each notification
-    published. None if nothing was published."""
+    """Notifications that brokers matched, pairs of filters that they compared, rows and ids of summaries that they
+    looked up: in all, and for each notification published. None if nothing was published."""
 
     matched: int
     compared: int
+    looked_up: int
     matched_per_notification: float | None
     compared_per_notification: float | None
+    looked_up_per_notification: float | None
 
 
 class LinkLoad(Struct, frozen=True):

@@ -214,6 +214,7 @@ def _convergence(simulation: Simulation, start: Time) -> Convergence | None:
 
 def _work(simulation: Simulation, published: int) -> WorkDone:
     work = simulation.work
+    counts = (work.matched, work.compared, work.looked_up)
     if not published:
-        return WorkDone(work.matched, work.compared, None, None)
-    return WorkDone(work.matched, work.compared, work.matched / published, work.compared / published)
+        return WorkDone(*counts, None, None, None)
+    return WorkDone(*counts, *(count / published for count in counts))

@@ -4,8 +4,11 @@ SIENA, Figure 25: `servers = acyclic adv_fwd;` and sections `objects { … };` a
 `name = value;`. What the text calls an event is here an attribute `event` of that value.
 
 Filter propagation, Figure 4.2: lines `experiment`, `publishers … { tags }` and `subscribers … { filters }`. The text
-takes its networks from files of another program; here the network is transit-stub, of 100 sites. What is only for
-drawing or for its own routing (colour, filter timeout) is read and ignored.
+takes its networks from files of another program; here the network is transit-stub, of 100 sites. Publishers and
+subscribers of a line are at nodes of their own, the filter timeout is that of the routing system, and measures begin
+after the `warming-period`. Figure 4.3: `$ns at 7.5 "dump-filters NAME 1"` says when tables are dumped. The command says
+whether they are, and into which file (`catchment simulate --dump`, and `--trace` for `trace-events`); actual and ideal
+tables are both in it. Groups are an attribute `group`. Size and colour are ignored: they are for packets and drawing.
 """
 
 from __future__ import annotations
@@ -31,10 +34,14 @@ _SERVERS: Final = {
     "acyclic adv_fwd": "siena advertising",
     "general sub_fwd": "siena general",
 }
-_STYLES: Final = {"propagate": "siena general", "flood": "flooding"}
+_STYLES: Final = {"propagate": "propagation", "dvmrp": "dvmrp", "perfect": "perfect", "flood": "flooding"}
+# Of each system the setting that a filter timeout is.
+_TIMEOUTS: Final = {"propagation": "filter_timeout_s", "dvmrp": "prune_timeout_s"}
 
 _SECTION: Final = re.compile(r"(\w+)\s*\{([^}]*)\}\s*;?")
 _LINE: Final = re.compile(r"([\w/]+)\s*=\s*(\"[^\"]*\"|[^;]+);")
+# Figure 4.3.
+_DUMP: Final = re.compile(r'^\s*\$ns\s+at\s+(\S+)\s+"dump-filters\s+\S+\s+[01]"', re.MULTILINE)
 _BLOCK: Final = re.compile(r"(publishers|subscribers)\s+([^{]*)\{([^}]*)\}")
 
 
@@ -133,14 +140,23 @@ def propagation_scenario(text: str) -> Scenario:
     if style not in _STYLES:
         raise InputError(f"style {shown(style)}: use one of {', '.join(_STYLES)}")
     blocks = _BLOCK.findall(uncommented)
+    warm_up = re.search(r"^\s*warming-period\s+(\S+)\s*$", uncommented, re.MULTILINE)
+    dumps = {_number("dump-filters", time) for time in _DUMP.findall(uncommented)}
     return Scenario(
         routing=_STYLES[style],
+        settings=_timeout(_STYLES[style], words[2]),
         network=_NETWORK,
         seed=round(_number("seed", words[5])),
         publishers=tuple(_tagged(words.split(), body) for name, words, body in blocks if name == "publishers"),
         subscribers=tuple(_filtered(words.split(), body) for name, words, body in blocks if name == "subscribers"),
         stop_s=_number("time", words[3]),
+        warm_up_s=0.0 if warm_up is None else _number("warming-period", warm_up.group(1)),
+        dump_at_s=tuple(sorted(dumps)),
     )
+
+
+def _timeout(routing: str, seconds: str) -> dict[str, float]:
+    return {_TIMEOUTS[routing]: _number("filtertimeout", seconds)} if routing in _TIMEOUTS else {}
 
 
 def _tagged(words: list[str], body: str) -> Publishers:
@@ -155,6 +171,7 @@ def _tagged(words: list[str], body: str) -> Publishers:
     start, stop = _number("start", words[2]), _number("stop", words[3])
     return Publishers(
         count=round(_number("nodes", words[1])),
+        is_distinct=True,
         attributes=attributes,
         publications=max(1, int((stop - start) * 1_000 / period) + 1) if period > 0 else 1,
         period_ms=(period, period),
@@ -170,6 +187,7 @@ def _filtered(words: list[str], body: str) -> Subscribers:
     texts = [part.replace("&&", " and ").replace("||", " or ") for part in body.split(",") if part.strip()]
     return Subscribers(
         count=round(_number("nodes", words[1])),
+        is_distinct=True,
         filters=tuple(group & Filter(text) for text in texts) or (group,),
         start_s=_number("start", words[2]),
         stop_s=_number("stop", words[3]),

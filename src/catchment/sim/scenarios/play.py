@@ -7,22 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from msgspec import to_builtins
 
 from catchment.errors import InputError
 from catchment.routing.messages import SECOND, Time
-from catchment.routing.systems import system_named
+from catchment.routing.systems import SYSTEMS, system_named
 from catchment.sim.scenarios.behaviour import Behaviour, Report
 from catchment.sim.scenarios.measures import Measures
 from catchment.sim.scenarios.meter import Meter
 from catchment.sim.scenarios.ready import ReadyRun, ready_run
+from catchment.sim.scenarios.records import Recorder
 from catchment.sim.scenarios.scenario import Scenario
 from catchment.sim.scenarios.settings import assigned, settings_for
 from catchment.sim.simulation import Simulation
 
+# What stands for all routing systems, in place of their names.
+ALL_SYSTEMS: Final = "all"
 # Tables are looked at so often.
 LOOK_EVERY: Time = SECOND
 
@@ -33,13 +37,20 @@ def play(scenario: Scenario, directory: Path | None = None, report: Report = lam
     return measures
 
 
-def play_ready(run: ReadyRun, report: Report = lambda done, total: None) -> tuple[Measures, tuple[str, ...]]:
+def play_ready(
+    run: ReadyRun, report: Report = lambda done, total: None, recorder: Recorder | None = None
+) -> tuple[Measures, tuple[str, ...]]:
     """What it came to, and what somebody who reads that should know."""
+    records = recorder or Recorder()
     scenario = run.scenario
     meter = Meter(system_named(scenario.routing).messages, scenario.seed)
     behaviour = Behaviour(run, report)
     simulation = Simulation(
-        run.topology, run.make_core, seed=scenario.seed, quality=scenario.quality, observers=(meter, behaviour)
+        run.topology,
+        records.traced(run.make_core),
+        seed=scenario.seed,
+        quality=scenario.quality,
+        observers=(meter, behaviour),
     )
     # First, so that at its time it comes before what clients do.
     if scenario.warm_up_s:
@@ -47,8 +58,13 @@ def play_ready(run: ReadyRun, report: Report = lambda done, total: None) -> tupl
     _repeat(simulation, LOOK_EVERY, lambda: meter.look_at_tables(simulation))
     if scenario.sample_every_s is not None:
         _repeat(simulation, max(1, round(scenario.sample_every_s * SECOND)), lambda: meter.sample(simulation))
+    about = {"routing": scenario.routing, "seed": scenario.seed}
+    for at_s in scenario.dump_at_s:
+        simulation.at(round(at_s * SECOND), partial(records.dump_tables, simulation, **about), is_idle=True)
     behaviour.set_up(simulation)
     simulation.settle(None if scenario.stop_s is None else round(scenario.stop_s * SECOND))
+    if not scenario.dump_at_s:
+        records.dump_tables(simulation, **about)
     meter.look_at_tables(simulation)
     if scenario.sample_every_s is not None and meter.is_sample_due(simulation):
         meter.sample(simulation)
@@ -82,11 +98,12 @@ def _notes(scenario: Scenario, simulation: Simulation, measures: Measures) -> It
 def variants(
     scenario: Scenario, routings: Sequence[str] = (), seeds: Sequence[int] = (), assignments: Sequence[str] = ()
 ) -> list[Scenario]:
-    """The scenario for each routing system and each seed, its own unless others are given.
+    """The scenario for each routing system and each seed, its own unless others are given. ALL_SYSTEMS stands for
+    all systems.
 
     `assignments` are texts NAME=VALUE. Each applies to the systems that have the setting, and so do the settings of
     the scenario. InputError if no system has a setting that is assigned."""
-    systems = list(routings) or [scenario.routing]
+    systems = list(SYSTEMS) if list(routings) == [ALL_SYSTEMS] else list(routings) or [scenario.routing]
     for system in systems:
         system_named(system)
         if systems.count(system) > 1:

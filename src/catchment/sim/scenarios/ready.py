@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from catchment.errors import InputError, shown
+from catchment.routing.systems import system_named
 from catchment.sim.hybrid import HybridTopology
 from catchment.sim.scenarios.groups import Group
 from catchment.sim.scenarios.scenario import Fault, Scenario
-from catchment.sim.scenarios.settings import with_expected
+from catchment.sim.scenarios.settings import setting_types, with_expected
 from catchment.sim.simulation import MakeCore
 from catchment.sim.topology import Topology
 
 # So many names of brokers are shown to somebody who has named another.
 SHOWN_BROKERS: Final = 8
+# Distances between all brokers are looked at in networks of up to so many: that takes a second.
+FAR_APART_BROKERS_MAX: Final = 1_500
 
 
 @dataclass(frozen=True)
@@ -72,10 +75,34 @@ def _notes(scenario: Scenario, whole: Topology, topology: Topology, faults: tupl
             f"{scenario.routing} is for networks without cycles: it runs on a spanning tree, "
             f"with {len(topology.links):,} of {len(whole.links):,} links"
         )
+    yield from _far_apart(scenario, topology)
     for fault in scenario.faults:
         if fault not in faults:
             link = " and ".join(fault.names)
             yield f"{scenario.routing}: the link between {link} is not in its tree, so no {fault.kind} there"
+
+
+def _far_apart(scenario: Scenario, topology: Topology) -> Iterator[str]:
+    """Says so if a system counts links up to `infinity` and there are brokers that are so many apart."""
+    if "infinity" not in setting_types(scenario.routing) or len(topology.brokers) > FAR_APART_BROKERS_MAX:
+        return
+    given = system_named(scenario.routing).settings_of(scenario.settings)
+    neighbors = topology.neighbors()
+    most = max(_links_to_the_farthest(neighbors, broker) for broker in topology.brokers)
+    if most >= given.infinity:
+        yield (
+            f"{scenario.routing}: brokers that are {given.infinity} links apart or more do not reach each other, and "
+            f"some are {most} apart: use --set infinity={most + 1}"
+        )
+
+
+def _links_to_the_farthest(neighbors: Mapping[str, Iterable[str]], start: str) -> int:
+    """Of the brokers that can be reached."""
+    seen, level, links = {start}, [start], 0
+    while level := list({other for here in level for other in neighbors[here]} - seen):
+        seen.update(level)
+        links += 1
+    return links
 
 
 def _is_within(fault: Fault, topology: Topology) -> bool:

@@ -87,6 +87,8 @@ class Scenario:
     # Measures begin at this time.
     warm_up_s: float = 0.0
     sample_every_s: float | None = None
+    # When tables are dumped, if they are; at the end if there is none.
+    dump_at_s: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         check_settings(self.routing, self.settings)

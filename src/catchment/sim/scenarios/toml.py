@@ -71,6 +71,7 @@ def scenario_from_toml(path: Path) -> Scenario:
             stop_s=table.stop_s,
             warm_up_s=table.warm_up_s,
             sample_every_s=table.sample_every_s,
+            dump_at_s=tuple(table.dump_at_s),
         )
 
 

@@ -106,3 +106,4 @@ class ScenarioTable(Struct, forbid_unknown_fields=True):
     stop_s: Duration | None = None
     warm_up_s: Instant = 0.0
     sample_every_s: Duration | None = None
+    dump_at_s: list[Instant] = []

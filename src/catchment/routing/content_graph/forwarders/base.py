@@ -40,6 +40,8 @@ class Forwarder(ABC):
         # Nodes looked at for notifications, and nodes looked at for subscriptions: counted work, in all.
         self.visited = 0
         self.touched = 0
+        # By node and neighbor, the nodes that a header names there. Only output labels are computed ahead.
+        self.labels: dict[int, dict[Neighbor, tuple[int, ...]]] = {}
         # Grows with each change: answers that others keep are good for one generation.
         self.generation = 0
         self._recalled: dict[tuple[int, ...], tuple[Output, ...]] = {}

@@ -17,8 +17,7 @@ wants only a node above gets a copy too.
 
 from __future__ import annotations
 
-from catchment.routing.content_graph.forwarders.base import Forwarder, Output, Subscribers
-from catchment.routing.content_graph.graph import ContentGraph
+from catchment.routing.content_graph.forwarders.base import Forwarder, Output
 from catchment.routing.messages import Neighbor
 
 Label = tuple[int, ...]
@@ -26,10 +25,6 @@ Label = tuple[int, ...]
 
 class LabelForwarder(Forwarder):
     """`labels` has an entry for each node of the graph: by neighbor, sorted nodes."""
-
-    def __init__(self, graph: ContentGraph, subscribers: Subscribers) -> None:
-        super().__init__(graph, subscribers)
-        self.labels: dict[int, dict[Neighbor, Label]] = {}
 
     def _computed(self, nodes: tuple[int, ...]) -> tuple[Output, ...]:
         self.visited += len(nodes)

@@ -10,5 +10,8 @@ delegating     siena delegating
 merging        siena merging
 general        siena general
 hybrid         siena hybrid
-baselines      flooding, centralized
+summary        summary
+multicast      propagation, dvmrp
+content_graph  content graph
+baselines      flooding, centralized, unicast, overlapping multicast, disjunctive multicast, perfect
 """
