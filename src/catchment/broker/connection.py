@@ -423,7 +423,7 @@ class Connection(asyncio.Protocol):
             # sends is dropped, also if nothing was to be read for now.
             if not self._is_reading:
                 self._is_reading = True
-                cast("asyncio.Transport", self._transport).resume_reading()
+                self._transport.resume_reading()
             self._transport.write_eof()
             self._closing = self._loop.call_later(READ_GOODBYE_S_MAX, self._transport.abort)
         self._drop_reads()

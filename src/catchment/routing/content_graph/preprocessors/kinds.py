@@ -66,6 +66,11 @@ class KindPreprocessor(KindTagger):
         # By what the kind has read, or by filter.
         self._nodes: dict[Any, int] = {}
 
+    @property
+    def apart(self) -> int:
+        """Filters that the kind cannot read: they have no edges."""
+        return sum(isinstance(key, Filter) for key in self._nodes)
+
     def add(self, node: int, subscription: Filter) -> Place:
         key = self._key(subscription)
         same = self._same(key)
