@@ -73,7 +73,9 @@ def outcome_of(run: FuzzRun) -> FuzzOutcome:
     last: list[Any] = [0, None]
     errors = Errors()
     logging.getLogger().addHandler(errors)
-    logging.getLogger("catchment").setLevel(logging.ERROR)
+    ours = logging.getLogger("catchment")
+    level = ours.level
+    ours.setLevel(logging.ERROR)
     try:
         if run.kind == "filters":
             _exhausted(filters.fuzzed(run.seed, count), last)
@@ -85,6 +87,7 @@ def outcome_of(run: FuzzRun) -> FuzzOutcome:
         return FuzzOutcome(run, f"number {last[0]}: {_shown(last[1])}\n{traceback.format_exc()}")
     finally:
         logging.getLogger().removeHandler(errors)
+        ours.setLevel(level)  # tests that come after this one read the log
     if errors.messages:
         return FuzzOutcome(run, f"number {last[0]} or before it: {_shown(last[1])}\n{errors.messages[0]}")
     return FuzzOutcome(run, _growth(run.kind))

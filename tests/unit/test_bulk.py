@@ -50,7 +50,7 @@ def test_a_written_index_matches_as_a_matcher(tmp_path, monkeypatch, workload):
 
 def test_an_index_is_changed(tmp_path):
     first = gathered(["a", "b", "c"], [Filter("x > 1")] * 3)
-    first.add_expressions(["d"], [Cesql("x > 1 AND LENGTH(s) = 2")])
+    first.add_residues(["d"], [Cesql("x > 1 AND LENGTH(s) = 2")])
     assert write_index(tmp_path / "1", first) == 4
     second = gathered(["b", "e"], [Filter("x > 5"), Filter("x = 7")])
     assert write_index(tmp_path / "2", second, tmp_path / "1", ["b", "c"]) == 4
