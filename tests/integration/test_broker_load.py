@@ -1,8 +1,6 @@
 """A broker under load: who publishes too fast waits, who reads too slowly loses and is told, others notice nothing."""
 
 import asyncio
-import time
-from statistics import median
 from typing import Any
 
 import pytest
@@ -186,41 +184,28 @@ def test_what_was_missed_while_suspended_is_told_also_to_a_slow_client(monkeypat
 
 READERS = 99
 ROUND_NOTIFICATIONS = 100
-RATE_SHARE_MIN = 0.95
-ROUNDS_MIN, ROUNDS_MAX = 5, 40
+ROUNDS = 3
 
 
 @pytest.mark.slow
-def test_one_stalled_reader_of_a_hundred_does_not_slow_the_others():
-    """Rounds with the stalled reader and without it take turns. All of the others get all, in every round. What a round
-    costs is measured in time of the processor, for broker and readers share one thread with nobody: that does not
-    change with what else the machine does. The medians are compared when there are enough rounds to tell."""
-    run(_rounds())
+def test_one_stalled_reader_of_a_hundred_takes_nothing_from_the_others():
+    """How long they wait is measured by `./dev bench stall`."""
 
+    async def work():
+        async with broker() as b, client(b, "p") as publisher:
+            others = [await client(b, f"reader {n}") for n in range(READERS)]
+            for reader in others:
+                await reader.subscribe("n >= 0")
+            async with await Raw.client(b, "stalled") as stalled:
+                await _stall(b, stalled, publisher)
+                for number in range(ROUNDS):
+                    lost = b.node.totals.lost
+                    await _round(publisher, others, number)
+                    assert b.node.totals.lost == lost + ROUND_NOTIFICATIONS  # by the stalled one alone
+            for reader in others:
+                await reader.close()
 
-async def _rounds() -> None:
-    async with broker() as b, client(b, "p") as publisher:
-        others = [await client(b, f"reader {n}") for n in range(READERS)]
-        for reader in others:
-            await reader.subscribe("n >= 0")
-        costs: dict[bool, list[float]] = {False: [], True: []}
-        await _round(publisher, others, 0)
-        for number in range(1, 2 * ROUNDS_MAX + 1):
-            is_stalled = number % 2 == 0
-            if is_stalled:
-                async with await Raw.client(b, "stalled") as stalled:
-                    await _stall(b, stalled, publisher)
-                    costs[True].append(await _round(publisher, others, number))
-                await until(lambda: len(b.node.clients) == READERS + 1)
-            else:
-                costs[False].append(await _round(publisher, others, number))
-            share = median(costs[False]) / median(costs[True]) if is_stalled else 0
-            if len(costs[True]) >= ROUNDS_MIN and share >= RATE_SHARE_MIN:
-                break
-        else:
-            pytest.fail(f"the others have {share:.1%} of their rate beside a stalled reader")
-        for reader in others:
-            await reader.close()
+    run(work())
 
 
 async def _stall(b, stalled: Raw, publisher) -> None:
@@ -232,9 +217,8 @@ async def _stall(b, stalled: Raw, publisher) -> None:
         await publisher.publish([Notification({"big": True}, payload=bytes(262_144))] * 8, ack="accepted")
 
 
-async def _round(publisher, others, number: int) -> float:
+async def _round(publisher, others, number: int) -> None:
     queues = [next(iter(reader._subscriptions.values())) for reader in others]
-    began = time.process_time()
     for n in range(ROUND_NOTIFICATIONS):
         await publisher.publish({"n": number * ROUND_NOTIFICATIONS + n})
     for queue in queues:
@@ -242,7 +226,6 @@ async def _round(publisher, others, number: int) -> float:
             async with asyncio.timeout(30):
                 delivery = await queue.get()
             assert (delivery.notification["n"], delivery.missed) == (number * ROUND_NOTIFICATIONS + n, 0)
-    return time.process_time() - began
 
 
 # --- links --------------------------------------------------------------------------------------
