@@ -61,8 +61,8 @@ from catchment.sim.network import MILLISECOND, Quality
 from catchment.sim.simulation import MakeCore
 from catchment.sim.topology import Topology, balanced_tree, line, mesh, random_network, random_tree, ring, star
 
-# A run of the suite takes some thousand. A run that takes so many does not end.
-RUN_OCCURRENCES_MAX: Final = 20_000
+# A run of the suite takes some thousand; with timeouts of seconds, some ten thousand. One that takes more does not end.
+RUN_OCCURRENCES_MAX: Final = 60_000
 # How long merging brokers wait, and what share of what they let through nobody need have asked for.
 MERGING_BATCH_MS: Final = 5.0
 MERGING_SHARE: Final = 0.3
