@@ -388,17 +388,16 @@ def test_between_brokers_it_is_a_bad_frame():
 
 
 @pytest.mark.parametrize("union", sorted(SYSTEMS))
-@settings(max_examples=5)
+@settings(max_examples=30)
 @given(st.data())
 def test_a_message_of_another_system_is_a_bad_frame(union, data):
     own = {kind.__name__ for kind in SYSTEMS[union].messages}
     others = {kind for system in SYSTEMS.values() for kind in system.messages if kind.__name__ not in own}
     assert others
-    for kind in others:
-        message = data.draw(KINDS[kind])
-        with pytest.raises(WireError) as caught:
-            read(union, frame(message))
-        assert caught.value.name == kind.__name__
+    kind = data.draw(st.sampled_from(sorted(others, key=lambda kind: kind.__name__)))
+    with pytest.raises(WireError) as caught:
+        read(union, frame(data.draw(KINDS[kind])))
+    assert caught.value.name == kind.__name__
 
 
 @pytest.mark.parametrize("union", sorted(SYSTEMS))
