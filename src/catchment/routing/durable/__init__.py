@@ -1,0 +1,1 @@
+"""Durable delivery: logs and positions around any routing core."""
