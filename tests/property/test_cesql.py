@@ -6,6 +6,7 @@ import contextlib
 import json
 import pickle
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -14,6 +15,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from catchment.errors import CatchmentError, LimitError
+from catchment.model import automaton, strings
+from catchment.model.budget import steps_used
 from catchment.model.cesql import Cesql, implied
 from catchment.model.cesql.implied import implied_boxes
 from catchment.model.filter import Filter
@@ -318,6 +321,40 @@ def test_the_filter_is_exact_for_times_by_their_start(moment: datetime, length: 
 def test_the_filter_round_trips_like_any_other(node: Any) -> None:
     found = Cesql(text_of(node)).filter
     assert Filter.from_json(found.to_json()) == found
+
+
+@contextlib.contextmanager
+def steps_max(steps: int) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(implied, "CESQL_FILTER_STEPS_MAX", steps)
+        yield
+
+
+# Patterns that need automata: an answer about them takes many steps, so budgets end within one.
+A = ("attribute", "a")
+hard_likes = st.tuples(
+    st.just("like"),
+    st.sampled_from([A, ("attribute", "b")]),
+    st.sampled_from(["%a_b%", "%c_d%", "%e%_f%", "a%b_c", "%xy%z", "x%_y"]),
+)
+
+
+@given(logic(hard_likes | conditions(scalars), 8), st.sampled_from((0, 100, 300, 1_000, 3_000, 6_000)))
+@example(("not", ("binary", "AND", ("call", "IS_BOOL", [A]), ("like", A, "%a_b%"))), 200)
+def test_steps_do_not_depend_on_what_was_asked_before(node: Any, steps: int) -> None:
+    counts = []
+    for was_asked in (False, True, False):
+        automaton.some_string.cache_clear()  # type: ignore[attr-defined]
+        strings.of_pieces.cache_clear()  # type: ignore[attr-defined]
+        if was_asked:
+            # Somebody with a larger budget has found more answers, and they are kept.
+            with steps_max(100_000):
+                _ = Cesql(text_of(node)).filter
+        with steps_max(steps):
+            before = steps_used()
+            routed = Cesql(text_of(node)).filter
+        counts.append((steps_used() - before, str(routed)))
+    assert counts[0] == counts[1] == counts[2]
 
 
 @given(st.datetimes(), st.integers(-840, 840))
