@@ -14,13 +14,15 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from catchment.errors import CatchmentError, LimitError
+from catchment.errors import CatchmentError, LimitError, ParseError
 from catchment.model import automaton, strings
 from catchment.model.budget import steps_used
 from catchment.model.cesql import Cesql, implied
 from catchment.model.cesql.implied import implied_boxes
+from catchment.model.cesql.parser import parsed
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from tests.cesql_grammar import parsed_by_rules
 from tests.cesql_oracle import ARITHMETIC, FUNCTIONS, ORDER, evaluated, text_of
 
 # --- generators ---------------------------------------------------------------------------------
@@ -177,6 +179,39 @@ def test_any_text_is_an_expression_or_a_typed_error(text: str) -> None:
         expression = Cesql(text)
         expression.evaluate({})
         assert Cesql(str(expression)) == expression
+
+
+def read(parse: Any, text: str) -> Any:
+    """What a parser makes of a text: an expression, or where it fails and what it says."""
+    try:
+        return parse(text)
+    except ParseError as problem:
+        return problem.line, problem.column, problem.found, problem.expected
+    except LimitError as problem:
+        return problem.limit
+
+
+@given(
+    st.one_of(
+        expressions.map(text_of),
+        st.tuples(expressions.map(text_of), st.sampled_from(TOKENS), st.integers(0, 200)).map(
+            lambda drawn: drawn[0][: drawn[2]] + drawn[1] + drawn[0][drawn[2] :]
+        ),
+        st.lists(st.sampled_from(TOKENS), max_size=12).map(" ".join),
+        st.lists(st.sampled_from(TOKENS), max_size=12).map("".join),
+        st.text(max_size=12),
+    )
+)
+@example("F(+ 5)")
+@example("EXISTS 5 -5")
+@example("a LIKE -5")
+@example("a NOT -5")
+@example("- 2147483648")
+@example("-2147483648 -2147483648")
+@example("a OR a = a + a * (NOT - a NOT LIKE 'x' IN (1, f(), 2)")
+def test_the_parser_agrees_with_the_rules_of_the_grammar(text: str) -> None:
+    assume("\ud800" not in text)  # that is looked for before parsing
+    assert read(parsed, text) == read(parsed_by_rules, text)
 
 
 # --- the filter ---------------------------------------------------------------------------------
