@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from catchment import Advertisement, Filter
-from catchment.model import advertisement, filter, pattern
+from catchment.model import advertisement, filter, language, pattern
 from catchment.model.budget import BudgetSpent, budget, charge, share, steps_used, steps_worked
 from catchment.model.cesql import Cesql, implied
 from catchment.model.filter import RELATION_STEPS_MAX
@@ -41,6 +41,12 @@ def test_all_messages_are_small():
 def test_no_turn_takes_more_than_its_budget():
     for turn in turns(lambda: AdvertisingCore("broker")):
         assert turn.cost <= TURN_STEPS_MAX, turn.message
+
+
+def test_no_hostile_text_is_read_by_the_general_parser(monkeypatch):
+    """It takes some 5 microseconds for each token: 25 ms for 10 kB."""
+    monkeypatch.setattr(language, "_parsed", lambda text, what: pytest.fail(f"{what} {text[:80]}"))
+    assert len(list(hostile.requests())) >= 25
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Final
 
+from catchment.model.budget import charge
 from catchment.model.domain import ABSENT, EVERYTHING, Values
 from catchment.model.values import Value
 
@@ -117,6 +118,7 @@ class Box:
         sets = dict(self.sets)
         for name, values in other.sets.items():
             sets[name] = sets[name] & values if name in sets else values
+        charge(len(sets) // 4)  # each name is compared and sorted
         return Box(sets)
 
     def hull(self, other: Box) -> Box:

@@ -244,8 +244,9 @@ def none_of_globs(globs: Iterable[Glob]) -> Strings:
 
 def all_of(sets: Sequence[Strings]) -> Strings:
     """The intersection of some sets. The normal form is made once, of the result, not after each step."""
-    if all(strings.ranges is not None for strings in sets):
-        return reduce(and_, sets)
+    ranges = [strings.ranges for strings in sets if strings.ranges is not None]
+    if len(ranges) == len(sets):
+        return of_ranges(rng.intersections(ranges))
     return of_pieces(tuple(reduce(and_, chosen) for chosen in product(*(strings.pieces for strings in sets))))
 
 
