@@ -12,7 +12,7 @@ from catchment.errors import BadIdError, BadNotificationError
 from catchment.model.budget import steps_used
 from catchment.model.filter import RELATION_STEPS_MAX
 from catchment.node import Node
-from catchment.node.jobs import SLICE_CANCELLED_MAX, SLICE_COMPARED_MAX, SLICE_STEPS_MAX, TURN
+from catchment.node.jobs import SLICE_CANCELLED_MAX, SLICE_COMPARED_MAX, SLICE_PUBLISHED_MAX, SLICE_STEPS_MAX, TURN
 from catchment.node.kept import ClientState
 from catchment.routing.messages import (
     Advertise,
@@ -195,6 +195,27 @@ def test_an_unsubscription_is_compared_in_slices(wanted):
     assert busy.subscriptions == kept
     answers = [each for each in busy.alice.taken() if isinstance(each, tuple)]
     assert [each for each in answers if each[0] == "answer"] == [("answer", 9, []), ("answer", 10, [])]
+
+
+def test_a_long_publication_is_handled_in_slices_and_answered_once():
+    busy = Busy()
+    many = 2 * SLICE_PUBLISHED_MAX + 1
+    busy.node.requested(ALICE, 1, Subscribe("alice", "all", Filter("x any")))
+    first = [Notification({"x": number}, source="bob", seq=number + 1) for number in range(many)]
+    last = Notification({"x": -1}, source="bob", seq=many + 1)
+    busy.alice.taken()
+    # The second publication of the read is refused as a whole: its number goes back.
+    busy.node.published(BOB, [(5, first), (6, first[:1])])
+    busy.node.published(BOB, [(7, [last])])
+    busy.node.client_down(BOB)
+    delivered = [len(busy.alice.taken())]
+    assert busy.bob.put == ["paused", "paused"]
+    while busy.turn():
+        delivered.append(len(busy.alice.taken()))
+    assert delivered == [SLICE_PUBLISHED_MAX, SLICE_PUBLISHED_MAX, 2]
+    answers = [each for each in busy.bob.taken() if isinstance(each, tuple)]
+    assert [(number, bool(refusals)) for _, number, refusals in answers] == [(5, False), (6, True), (7, False)]
+    assert "bob" not in busy.node.core.clients
 
 
 def test_small_requests_take_no_turn():

@@ -1,7 +1,8 @@
 """Jobs: work for a client that is cut into slices, between which others are served.
 
 Some requests are more work than one turn may take: a client goes that has a hundred thousand subscriptions, a filter is
-to be compared with all of them, a pattern has filters that take long to normalize. Such a request becomes a *job*, an
+to be compared with all of them, a pattern has filters that take long to normalize, a frame has thousands of
+publications. Such a request becomes a *job*, an
 iterator: each step of it is a *slice*. The first slice runs at once, and most jobs end with it. The others run in
 turns, one slice of one job in a turn; the node asks its host for a turn with a timer that is due at once. So whatever
 else the host has to do comes between two slices, and a network with jobs is not quiescent.
@@ -30,6 +31,8 @@ SLICE_CANCELLED_MAX: Final = 64
 SLICE_STEPS_MAX: Final = 4_000
 # Comparisons in a slice: most of them take few steps.
 SLICE_COMPARED_MAX: Final = 256
+# Notifications of one client that a core is given in one turn: some milliseconds, if each is delivered once.
+SLICE_PUBLISHED_MAX: Final = 1_024
 # Things that clients said while they waited, and that are done in one turn.
 SLICE_SAID_MAX: Final = 32
 

@@ -23,7 +23,7 @@ from catchment.model.notification import Notification
 from catchment.node.access import Access
 from catchment.node.gaps import TIMER as GAPS_TIMER
 from catchment.node.gaps import Gaps, GapTimes
-from catchment.node.jobs import TURN, Job, Jobs
+from catchment.node.jobs import SLICE_PUBLISHED_MAX, TURN, Job, Jobs
 from catchment.node.kept import ClientState, LinkState, Totals
 from catchment.node.outlets import ClientOutlet, LinkOutlet
 from catchment.node.sliced import Slices, ending_of, finished, names_in, sliced
@@ -214,7 +214,7 @@ class Node:
         self._when_free(client, outlet, {client.name}, lambda: outlet.answer(number, [Refuse(client, error)]))
 
     def published(self, client: Client, publications: Sequence[tuple[int, Sequence[Notification]]]) -> None:
-        """Publishes, with one call of the core, all that one read of a client's connection brought. Each publication
+        """Publishes, with few calls of the core, all that one read of a client's connection brought. Each publication
         has the number of its answer, or 0 if the client does not wait for an answer. A publication with a source that
         is not the client's, or with a number that is out of range, is refused as a whole."""
         state = self.clients[client]
@@ -237,14 +237,34 @@ class Node:
                 self.totals.refused += len(batch)
                 refused_before[place] = Refuse(client, problem)
                 checked.append((number, ()))
-        refusals = _by_notification(self._taken(client, state, admitted))
-        # In the order of the publications: answers come in the order in which a client asked.
-        for place, (number, taken) in enumerate(checked):
-            refused = [refusal for notification in taken for refusal in refusals.pop(id(notification), ())]
-            if place in refused_before:
-                refused = [refused_before[place]]
-            if number or refused:
-                outlet.answer(number, refused)
+
+        def answer(refusals: dict[int, list[Refuse]]) -> None:
+            # In the order of the publications: answers come in the order in which a client asked.
+            for place, (number, taken) in enumerate(checked):
+                refused = [refusal for notification in taken for refusal in refusals.pop(id(notification), ())]
+                if place in refused_before:
+                    refused = [refused_before[place]]
+                if number or refused:
+                    outlet.answer(number, refused)
+
+        job = self._publishing(client, state, admitted, lambda refusals: answer(_by_notification(refusals)))
+        self.jobs.begin(Job(frozenset((client.name,)), job))
+
+    def _publishing(
+        self,
+        client: Client,
+        state: ClientState,
+        admitted: Sequence[Notification],
+        answer: Callable[[list[Refuse]], None],
+    ) -> Iterator[None]:
+        """Gives the core what was admitted; only a long publication takes more than one slice. What the client says
+        next, also that it goes, comes after all of it."""
+        refusals: list[Refuse] = []
+        for start in range(0, len(admitted), SLICE_PUBLISHED_MAX):
+            if start:
+                yield
+            refusals += self._taken(client, state, admitted[start : start + SLICE_PUBLISHED_MAX])
+        answer(refusals)
 
     def publish(self, client: Client, notifications: Sequence[Notification]) -> list[Refuse]:
         """Publishes notifications that do not depend on each other: if one is refused, the others are published.
