@@ -26,6 +26,7 @@ from catchment.node.gaps import Gaps, GapTimes
 from catchment.node.jobs import SLICE_PUBLISHED_MAX, TURN, Job, Jobs
 from catchment.node.kept import ClientState, LinkState, Totals
 from catchment.node.outlets import ClientOutlet, LinkOutlet
+from catchment.node.publications import Publication, Publications
 from catchment.node.sliced import Slices, ending_of, finished, names_in, sliced
 from catchment.routing.core import RoutingCore, Work
 from catchment.routing.messages import (
@@ -213,58 +214,29 @@ class Node:
         # Answers come in the order of what was asked.
         self._when_free(client, outlet, {client.name}, lambda: outlet.answer(number, [Refuse(client, error)]))
 
-    def published(self, client: Client, publications: Sequence[tuple[int, Sequence[Notification]]]) -> None:
+    def published(self, client: Client, publications: Sequence[Publication]) -> None:
         """Publishes, with few calls of the core, all that one read of a client's connection brought. Each publication
         has the number of its answer, or 0 if the client does not wait for an answer. A publication with a source that
         is not the client's, or with a number that is out of range, is refused as a whole."""
         state = self.clients[client]
         self._when_free(client, state.outlet, {client.name}, lambda: self._publish_all(client, state, publications))
 
-    def _publish_all(
-        self, client: Client, state: ClientState, publications: Sequence[tuple[int, Sequence[Notification]]]
-    ) -> None:
-        outlet, now = state.outlet, self._now()
-        admitted: list[Notification] = []
-        # By place in `publications`: those that are refused before the core sees them.
-        refused_before: dict[int, Refuse] = {}
-        checked: list[tuple[int, Sequence[Notification]]] = []
-        for place, (number, batch) in enumerate(publications):
-            try:
-                taken = self.access.admitted(client, batch, now)
-                admitted += taken
-                checked.append((number, taken))
-            except CatchmentError as problem:
-                self.totals.refused += len(batch)
-                refused_before[place] = Refuse(client, problem)
-                checked.append((number, ()))
+    def _publish_all(self, client: Client, state: ClientState, publications: Sequence[Publication]) -> None:
+        now = self._now()
+        admitted = Publications(client, publications, lambda batch: self.access.admitted(client, batch, now))
+        self.totals.refused += admitted.refused_count
+        self.jobs.begin(Job(frozenset((client.name,)), self._publishing(client, state, admitted)))
 
-        def answer(refusals: dict[int, list[Refuse]]) -> None:
-            # In the order of the publications: answers come in the order in which a client asked.
-            for place, (number, taken) in enumerate(checked):
-                refused = [refusal for notification in taken for refusal in refusals.pop(id(notification), ())]
-                if place in refused_before:
-                    refused = [refused_before[place]]
-                if number or refused:
-                    outlet.answer(number, refused)
-
-        job = self._publishing(client, state, admitted, lambda refusals: answer(_by_notification(refusals)))
-        self.jobs.begin(Job(frozenset((client.name,)), job))
-
-    def _publishing(
-        self,
-        client: Client,
-        state: ClientState,
-        admitted: Sequence[Notification],
-        answer: Callable[[list[Refuse]], None],
-    ) -> Iterator[None]:
+    def _publishing(self, client: Client, state: ClientState, publications: Publications) -> Iterator[None]:
         """Gives the core what was admitted; only a long publication takes more than one slice. What the client says
         next, also that it goes, comes after all of it."""
         refusals: list[Refuse] = []
-        for start in range(0, len(admitted), SLICE_PUBLISHED_MAX):
+        for start in range(0, len(publications.admitted), SLICE_PUBLISHED_MAX):
             if start:
                 yield
-            refusals += self._taken(client, state, admitted[start : start + SLICE_PUBLISHED_MAX])
-        answer(refusals)
+            refusals += self._taken(client, state, publications.admitted[start : start + SLICE_PUBLISHED_MAX])
+        for number, refused in publications.answers(refusals):
+            state.outlet.answer(number, refused)
 
     def publish(self, client: Client, notifications: Sequence[Notification]) -> list[Refuse]:
         """Publishes notifications that do not depend on each other: if one is refused, the others are published.
@@ -473,15 +445,6 @@ class Node:
 def _is_counted(message: LinkMessage) -> bool:
     """Whether a message counts when the ends of a link are compared: beats come and go in a network at rest too."""
     return not isinstance(message, Beat | Parting)
-
-
-def _by_notification(refusals: Sequence[Refuse]) -> dict[int, list[Refuse]]:
-    """By object, not by value: equal notifications may be in several publications. `id` is safe as a key: the core
-    returns the very object that it was given, and the caller keeps that object alive."""
-    by_notification: dict[int, list[Refuse]] = {}
-    for refusal in refusals:
-        by_notification.setdefault(id(refusal.notification), []).append(refusal)
-    return by_notification
 
 
 def _unwanted(batch: Sequence[Routed], actions: Sequence[Action]) -> int:
