@@ -16,6 +16,7 @@ from catchment.node.jobs import SLICE_CANCELLED_MAX, SLICE_COMPARED_MAX, SLICE_P
 from catchment.node.kept import ClientState
 from catchment.routing.messages import (
     Advertise,
+    Beat,
     Cancel,
     CancelMany,
     Client,
@@ -23,6 +24,7 @@ from catchment.routing.messages import (
     MapIdentity,
     Neighbor,
     Refuse,
+    Routed,
     SetTimer,
     Subscribe,
     Unadvertise,
@@ -34,7 +36,7 @@ from catchment.routing.siena.messages import Interest
 from catchment.wire.messages import Request
 from tests.unit.test_node import Outlet
 
-ALICE, BOB, SOUTH = Client("alice"), Client("bob"), Neighbor("south")
+ALICE, BOB, SOUTH, NORTH = Client("alice"), Client("bob"), Neighbor("south"), Neighbor("north")
 MANY = 3 * SLICE_CANCELLED_MAX + 5
 
 
@@ -167,6 +169,72 @@ def test_a_handler_that_comes_back_waits_too():
     busy.turns()
     # The mapping came after the end of the first Alice: it does not end with her.
     assert "bob" in busy.node.core.clients
+
+
+# --- links ---
+
+
+def filters(count: int = MANY) -> tuple[Filter, ...]:
+    return tuple(Filter(f"x = {number}") for number in range(count))
+
+
+def test_a_link_that_goes_is_forgotten_in_slices_and_others_are_served_in_between():
+    busy = Busy()
+    busy.node.link_up(NORTH, 1, north := Outlet())
+    busy.node.told(SOUTH, Interest(announced=filters()))
+    north.taken()
+    busy.node.link_down(SOUTH)
+    left = [len(busy.node.core.remote)]
+    busy.publish(MANY - 1)
+    # Nothing goes over the link that is gone, though the core has not forgotten it yet.
+    assert busy.south.taken() == []
+    while busy.turn():
+        left.append(len(busy.node.core.remote))
+    assert left[0] == MANY - SLICE_CANCELLED_MAX
+    assert all(before - after <= SLICE_CANCELLED_MAX for before, after in pairwise(left))
+    assert left[-1] == 0
+    heard = [message for message in north.taken() if isinstance(message, Interest)]
+    assert sum(len(message.withdrawn) for message in heard) == MANY
+    assert busy.node.core.leftovers() == []
+
+
+def test_a_neighbor_that_comes_back_waits_until_it_is_forgotten():
+    busy = Busy()
+    busy.node.told(SOUTH, Interest(announced=filters()))
+    busy.node.link_down(SOUTH)
+    again = Outlet()
+    busy.node.link_up(SOUTH, 1, again)
+    busy.node.told(SOUTH, Interest(announced=(Filter("x = 1000"),)))
+    busy.node.arrived(SOUTH, [Routed(Notification({"x": 3}, source="p", seq=1))])
+    busy.node.requested(BOB, 2, Subscribe("bob", "b", Filter("x any")))
+    assert (again.taken(), again.told) == (["paused"] * 3, [])
+    assert SOUTH not in busy.node.links
+    busy.turns()
+    # It hears what is wanted here, as over every new link; what it said before is gone.
+    assert again.taken() == [Interest(announced=(Filter("x any"),)), "resumed"]
+    assert list(busy.node.core.remote.of("south")) == [Filter("x = 1000")]
+    assert busy.bob.taken() == [("answer", 2, []), ("delivered", 3)]
+
+
+def test_what_a_link_said_that_is_gone_again_is_dropped():
+    busy = Busy()
+    busy.node.told(SOUTH, Interest(announced=filters()))
+    for _ in range(3):
+        busy.node.link_down(SOUTH)
+        busy.node.link_up(SOUTH, 1, Outlet())
+        busy.node.told(SOUTH, Interest(announced=(Filter("x = 1000"),)))
+        busy.node.link_told(SOUTH, Beat(1, 1, 0))
+    busy.node.link_down(SOUTH)
+    busy.turns()
+    assert (busy.node.links, busy.node.core.leftovers()) == ({}, [])
+    assert busy.node.jobs.waiting_count == 0
+
+
+def test_a_link_with_little_is_forgotten_at_once():
+    busy = Busy()
+    busy.node.told(SOUTH, Interest(announced=filters(SLICE_CANCELLED_MAX)))
+    busy.node.link_down(SOUTH)
+    assert (busy.timers, len(busy.node.core.remote)) == ([], 0)
 
 
 UNWANTED = Filter(" or ".join(f"(y > {i} and z < {i})" for i in range(100)))

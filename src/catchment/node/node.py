@@ -16,24 +16,24 @@ asyncio server and the simulator both drive nodes, so a simulation shows what th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, assert_never
+from typing import Any, assert_never
 
 from catchment.errors import BadIdError, CatchmentError, LimitError, shown
 from catchment.model.notification import Notification
 from catchment.node.access import Access
+from catchment.node.counting import is_counted, unwanted
 from catchment.node.gaps import TIMER as GAPS_TIMER
 from catchment.node.gaps import Gaps, GapTimes
-from catchment.node.jobs import SLICE_PUBLISHED_MAX, TURN, Job, Jobs
+from catchment.node.jobs import LINK, SLICE_CANCELLED_MAX, SLICE_PUBLISHED_MAX, TURN, Job, Jobs
 from catchment.node.kept import ClientState, LinkState, Totals
 from catchment.node.outlets import ClientOutlet, LinkOutlet
 from catchment.node.publications import Publication, Publications
 from catchment.node.sliced import Slices, ending_of, finished, names_in, sliced
-from catchment.routing.core import RoutingCore, Work
+from catchment.routing.core import LeavesInParts, RoutingCore, Work
 from catchment.routing.messages import (
     HOPS_MOST,
     HOST,
     Action,
-    Beat,
     BrokerMessage,
     Client,
     ClientDown,
@@ -51,7 +51,6 @@ from catchment.routing.messages import (
     LinkUp,
     Missed,
     Neighbor,
-    Parting,
     Refuse,
     Routed,
     Send,
@@ -60,9 +59,6 @@ from catchment.routing.messages import (
     TimerFired,
 )
 from catchment.routing.parts.identities import Identity
-
-# The actions which show that somebody wants a notification.
-_WANTED: Final = (Forward, Deliver, DeliverSequence, Keep)
 
 
 class Node:
@@ -83,6 +79,8 @@ class Node:
         self.core = core
         self.clients: dict[Client, ClientState] = {}
         self.links: dict[Neighbor, LinkState] = {}
+        # Links that are up, but wait: the core still forgets the link to the same neighbor before them.
+        self._coming: dict[Neighbor, LinkState] = {}
         self.totals = Totals()
         self.access = Access(name, core, self.clients)
         # Messages that the node has given to the core: each may have changed what is wanted here.
@@ -150,15 +148,43 @@ class Node:
 
     def link_up(self, neighbor: Neighbor, cost: int, outlet: LinkOutlet) -> None:
         self.link_down(neighbor)
-        self.links[neighbor] = LinkState(outlet, cost)
-        self._gaps.link_up(neighbor, self._now())
-        self._tell(LinkUp(cost), neighbor)
+        link = self._coming[neighbor] = LinkState(outlet, cost)
+        self._when_link_free(neighbor, link, lambda: self._link_came(neighbor, link))
+
+    def _link_came(self, neighbor: Neighbor, link: LinkState) -> None:
+        # It may have gone while it waited.
+        if self._coming.get(neighbor) is link:
+            self.links[neighbor] = self._coming.pop(neighbor)
+            self._gaps.link_up(neighbor, self._now())
+            self._tell(LinkUp(link.cost), neighbor)
 
     def link_down(self, neighbor: Neighbor) -> None:
+        """A link has failed. From now on nothing is sent over it, even if the core still has to forget much."""
+        self._coming.pop(neighbor, None)
         link = self.links.pop(neighbor, None)
         if link is not None:
-            self._tell(LinkDown(), neighbor)
+            self.jobs.begin(Job(frozenset((LINK + neighbor.name,)), self._forgetting(neighbor)))
             self._gaps.link_down(neighbor, link.carried_out, link.carried_in, self._now())
+
+    def _forgetting(self, neighbor: Neighbor) -> Iterator[None]:
+        """Lets the core forget what a neighbor has said, until so little is left that it may forget it at once."""
+        if isinstance(self.core, LeavesInParts):
+            for message in self.core.farewell(neighbor, SLICE_CANCELLED_MAX):
+                self._tell(message, neighbor)
+                yield
+        self._tell(LinkDown(), neighbor)
+
+    def _when_link_free(self, neighbor: Neighbor, link: LinkState, work: Callable[[], None]) -> None:
+        """Does something for a link now, or when the core has forgotten the link before it."""
+        if self.jobs.must_wait(neighbor, (LINK + neighbor.name,)):
+            self.jobs.wait(neighbor, link.outlet, (LINK + neighbor.name,), work)
+        else:
+            work()
+
+    def _over_link(self, neighbor: Neighbor, work: Callable[[LinkState], None]) -> None:
+        """Something has come over a link. It is dropped if the link goes while it waits."""
+        link = self._coming.get(neighbor) or self.links[neighbor]
+        self._when_link_free(neighbor, link, lambda: work(link) if self.links.get(neighbor) is link else None)
 
     def beat(self) -> None:
         """Called from time to time: tells each neighbor until when it has everything."""
@@ -265,7 +291,9 @@ class Node:
 
     def arrived(self, neighbor: Neighbor, batch: Sequence[Routed]) -> None:
         """A neighbor has forwarded notifications, in one message."""
-        link = self.links[neighbor]
+        self._over_link(neighbor, lambda link: self._arrived(neighbor, link, batch))
+
+    def _arrived(self, neighbor: Neighbor, link: LinkState, batch: Sequence[Routed]) -> None:
         link.heard += 1
         link.received += len(batch)
         link.carried_in += len(batch)
@@ -279,19 +307,24 @@ class Node:
         if self._gaps.is_owing:
             self._gaps.handles(self._now())
         actions = self.core.on_notifications(batch, neighbor, self._now()) if batch else []
-        self.totals.unwanted += _unwanted(batch, actions)
+        self.totals.unwanted += unwanted(batch, actions)
         self._perform(actions)
 
     def told(self, neighbor: Neighbor, message: BrokerMessage) -> None:
         """A neighbor has sent a message of the routing system."""
-        self.links[neighbor].heard += 1
-        self.links[neighbor].carried_in += int(message.carries_notifications)
+        self._over_link(neighbor, lambda link: self._told(neighbor, link, message))
+
+    def _told(self, neighbor: Neighbor, link: LinkState, message: BrokerMessage) -> None:
+        link.heard += 1
+        link.carried_in += int(message.carries_notifications)
         self._tell(message, neighbor)
 
     def link_told(self, neighbor: Neighbor, message: LinkMessage) -> None:
         """The node of a neighbor has sent a message."""
-        link = self.links[neighbor]
-        link.heard += int(_is_counted(message))
+        self._over_link(neighbor, lambda link: self._link_told(neighbor, link, message))
+
+    def _link_told(self, neighbor: Neighbor, link: LinkState, message: LinkMessage) -> None:
+        link.heard += int(is_counted(message))
         self._gaps.heard(neighbor, message, link.carried_in, self._now())
 
     def timer_fired(self, name: str) -> None:
@@ -425,7 +458,7 @@ class Node:
     def _tell_neighbor(self, neighbor: Neighbor, message: LinkMessage) -> None:
         link = self.links[neighbor]
         link.outlet.tell(message)
-        link.sent += int(_is_counted(message))
+        link.sent += int(is_counted(message))
 
     def _tell_gap(self, gap: Gap, source: Neighbor | None) -> None:
         """Tells a gap to all clients, and to all neighbors but the one that it came from."""
@@ -440,23 +473,3 @@ class Node:
     def _is_reached(self, broker: str) -> bool | None:
         brokers = self.core.inspect().brokers
         return None if brokers is None else any(known.is_reached for known in brokers if known.name == broker)
-
-
-def _is_counted(message: LinkMessage) -> bool:
-    """Whether a message counts when the ends of a link are compared: beats come and go in a network at rest too."""
-    return not isinstance(message, Beat | Parting)
-
-
-def _unwanted(batch: Sequence[Routed], actions: Sequence[Action]) -> int:
-    """How many notifications of a batch this broker did nothing with. A message to a neighbor does not count."""
-    if len(batch) == 1:
-        return 0 if any(isinstance(action, _WANTED) for action in actions) else 1
-    # By `id`: the actions have the objects of the batch. `DeliverSequence` needs no branch: a core that watches
-    # patterns emits `Keep` for each notification that a pattern wants.
-    wanted: set[int] = set()
-    for action in actions:
-        if isinstance(action, Forward):
-            wanted.update([id(routed.notification) for routed in action.batch])
-        elif isinstance(action, Deliver | Keep):
-            wanted.add(id(action.notification))
-    return sum(id(routed.notification) not in wanted for routed in batch)
