@@ -17,6 +17,7 @@ from catchment.node.kept import ClientState
 from catchment.routing.messages import (
     Advertise,
     Beat,
+    BrokerMessage,
     Cancel,
     CancelMany,
     Client,
@@ -32,7 +33,8 @@ from catchment.routing.messages import (
 )
 from catchment.routing.siena.acyclic import AcyclicCore
 from catchment.routing.siena.advertising import AdvertisingCore
-from catchment.routing.siena.messages import Interest
+from catchment.routing.siena.general import GeneralCore
+from catchment.routing.siena.messages import MESSAGE_FILTERS_MAX, Advertised, Interest, WantsChange
 from catchment.wire.messages import Request
 from tests.unit.test_node import Outlet
 
@@ -55,6 +57,12 @@ class Busy:
         for number in range(count):
             self.node.requested(ALICE, 1, Subscribe("alice", str(number), Filter(f"x = {number}")))
         self.alice.taken(), self.south.taken()
+
+    def hear(self, message: BrokerMessage) -> None:
+        """The neighbor says something, and all of it is heard."""
+        self.node.told(SOUTH, message)
+        self.turns()
+        self.south.taken()
 
     def publish(self, x: int) -> None:
         publication = Notification({"x": x}, source="bob", seq=x + 1)
@@ -181,7 +189,7 @@ def filters(count: int = MANY) -> tuple[Filter, ...]:
 def test_a_link_that_goes_is_forgotten_in_slices_and_others_are_served_in_between():
     busy = Busy()
     busy.node.link_up(NORTH, 1, north := Outlet())
-    busy.node.told(SOUTH, Interest(announced=filters()))
+    busy.hear(Interest(announced=filters()))
     north.taken()
     busy.node.link_down(SOUTH)
     left = [len(busy.node.core.remote)]
@@ -200,7 +208,7 @@ def test_a_link_that_goes_is_forgotten_in_slices_and_others_are_served_in_betwee
 
 def test_a_neighbor_that_comes_back_waits_until_it_is_forgotten():
     busy = Busy()
-    busy.node.told(SOUTH, Interest(announced=filters()))
+    busy.hear(Interest(announced=filters()))
     busy.node.link_down(SOUTH)
     again = Outlet()
     busy.node.link_up(SOUTH, 1, again)
@@ -218,7 +226,7 @@ def test_a_neighbor_that_comes_back_waits_until_it_is_forgotten():
 
 def test_what_a_link_said_that_is_gone_again_is_dropped():
     busy = Busy()
-    busy.node.told(SOUTH, Interest(announced=filters()))
+    busy.hear(Interest(announced=filters()))
     for _ in range(3):
         busy.node.link_down(SOUTH)
         busy.node.link_up(SOUTH, 1, Outlet())
@@ -228,6 +236,64 @@ def test_what_a_link_said_that_is_gone_again_is_dropped():
     busy.turns()
     assert (busy.node.links, busy.node.core.leftovers()) == ({}, [])
     assert busy.node.jobs.waiting_count == 0
+
+
+def said(count: int) -> Interest:
+    return Interest(tuple(Filter(f"y = {number}") for number in range(5)), filters(count))
+
+
+def test_what_a_neighbor_says_at_length_is_heard_in_slices():
+    busy = Busy()
+    busy.node.link_up(NORTH, 1, north := Outlet())
+    busy.node.told(SOUTH, Interest(announced=said(0).withdrawn))
+    north.taken()
+    busy.node.told(SOUTH, said(MANY))
+    busy.node.arrived(SOUTH, [Routed(Notification({"x": 3}, source="p", seq=1))])
+    busy.node.told(SOUTH, Interest(withdrawn=filters(1)))
+    held = [len(busy.node.core.remote)]
+    busy.publish(0)
+    while busy.turn():
+        held.append(len(busy.node.core.remote))
+    assert held[0] == MESSAGE_FILTERS_MAX + 5
+    assert all(abs(after - before) <= MESSAGE_FILTERS_MAX for before, after in pairwise(held))
+    assert held[-1] == MANY - 1
+    # What is announced here goes on in the same slices, and in none of them is anything missing.
+    heard = [message for message in north.taken() if isinstance(message, Interest)]
+    assert max(len(message.announced) for message in heard) <= MESSAGE_FILTERS_MAX
+    assert [len(message.withdrawn) for message in heard] == [0] * (len(heard) - 2) + [5, 1]
+    assert (busy.south.put[-3], busy.south.put[-1]) == ("paused", "resumed")
+
+
+def test_a_link_may_go_while_what_it_said_is_being_heard():
+    busy = Busy()
+    busy.node.told(SOUTH, said(MANY))
+    busy.node.told(SOUTH, said(MANY))
+    busy.node.link_down(SOUTH)
+    busy.node.link_up(SOUTH, 1, again := Outlet())
+    busy.node.told(SOUTH, Interest(announced=(Filter("x = 1000"),)))
+    busy.turns()
+    assert list(busy.node.core.remote.of("south")) == [Filter("x = 1000")]
+    assert again.taken()[-1] == "resumed"
+
+
+@pytest.mark.parametrize("make", [AcyclicCore, AdvertisingCore, GeneralCore])
+def test_no_message_to_a_neighbor_is_long(make):
+    busy = Busy(make)
+    for number in range(MANY):
+        busy.node.requested(ALICE, 1, Advertise("alice", Advertisement(f"x = {number}")))
+        busy.node.requested(ALICE, 1, Subscribe("alice", str(number), Filter(f"x = {number} and y > 0")))
+    wide = [
+        Subscribe("bob", "wide", Filter("y > 0")),
+        Subscribe("bob", "wider", Filter("y any")),
+        Cancel("bob", "wider"),
+    ]
+    for request in [*wide, Cancel("bob", "wide")]:
+        busy.node.requested(BOB, 1, request)
+    busy.node.link_up(NORTH, 1, north := Outlet())
+    busy.node.told(NORTH, Advertised(announced=(Advertisement("x any, y any"),))) if make is AdvertisingCore else None
+    changes = [each for each in busy.south.put + north.put if isinstance(each, Interest | Advertised | WantsChange)]
+    assert sum(len(each.announced) for each in changes) > MANY
+    assert max(len(each.announced) + len(each.withdrawn) for each in changes) <= MESSAGE_FILTERS_MAX
 
 
 def test_a_link_with_little_is_forgotten_at_once():

@@ -163,7 +163,8 @@ class Node:
         self._coming.pop(neighbor, None)
         link = self.links.pop(neighbor, None)
         if link is not None:
-            self.jobs.begin(Job(frozenset((LINK + neighbor.name,)), self._forgetting(neighbor)))
+            job = Job(frozenset((LINK + neighbor.name,)), self._forgetting(neighbor))
+            self._when_link_free(neighbor, link, lambda: self.jobs.begin(job))
             self._gaps.link_down(neighbor, link.carried_out, link.carried_in, self._now())
 
     def _forgetting(self, neighbor: Neighbor) -> Iterator[None]:
@@ -317,7 +318,16 @@ class Node:
     def _told(self, neighbor: Neighbor, link: LinkState, message: BrokerMessage) -> None:
         link.heard += 1
         link.carried_in += int(message.carries_notifications)
-        self._tell(message, neighbor)
+        self.jobs.begin(Job(frozenset((LINK + neighbor.name,)), self._hearing(neighbor, link, message.parts())))
+
+    def _hearing(self, neighbor: Neighbor, link: LinkState, parts: Sequence[BrokerMessage]) -> Iterator[None]:
+        """Gives the core what a neighbor has said. There is one part, unless the neighbor says too much at once."""
+        for number, part in enumerate(parts):
+            if number:
+                yield
+                if self.links.get(neighbor) is not link:
+                    return  # The link has gone in between.
+            self._tell(part, neighbor)
 
     def link_told(self, neighbor: Neighbor, message: LinkMessage) -> None:
         """The node of a neighbor has sent a message."""
@@ -445,13 +455,13 @@ class Node:
         if link is None:
             return
         try:
-            link.outlet.send(message)
+            for part in message.parts():
+                link.outlet.send(part)
+                link.sent += 1
+                link.carried_out += int(part.carries_notifications)
         except LimitError as problem:
             # A neighbor that misses a message would route by a wrong state. A new link begins from nothing.
             link.outlet.end(f"{type(message).__name__}: {problem}")
-        else:
-            link.sent += 1
-            link.carried_out += int(message.carries_notifications)
 
     # --- gaps ---
 
