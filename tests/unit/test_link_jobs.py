@@ -115,11 +115,6 @@ def test_no_message_to_a_neighbor_is_long(make):
     for number in range(MANY):
         busy.node.requested(ALICE, 1, Advertise("alice", Advertisement(f"x = {number}")))
         busy.node.requested(ALICE, 1, Subscribe("alice", str(number), Filter(f"x = {number} and y > 0")))
-    wide = [
-        Subscribe("bob", "wide", Filter("y > 0")),
-        Subscribe("bob", "wider", Filter("y any")),
-        Cancel("bob", "wider"),
-    ]
     busy.node.requested(BOB, 1, Subscribe("bob", "wide", Filter("y > 0")))
     busy.node.requested(BOB, 1, Cancel("bob", "wide"))
     busy.node.link_up(NORTH, 1, north := Outlet())
