@@ -428,11 +428,19 @@ class Run:
     entry: str
     network: str
     seed: int
+    is_short: bool = False
 
     @property
     def command(self) -> str:
-        return f"./dev soak --system '{self.entry}' --network '{self.network}' --seed {self.seed}"
+        short = " --short" if self.is_short else ""
+        return f"./dev soak --system '{self.entry}' --network '{self.network}' --seed {self.seed}{short}"
 
 
 def all_runs(seeds: Sequence[int]) -> list[Run]:
     return [Run(name, network, seed) for seed in seeds for name, entry in ENTRIES.items() for network in entry.networks]
+
+
+def short_runs(system: str, count: int, from_seed: int = 0) -> list[Run]:
+    """So many short runs of a routing system: its entries and their networks in turn, with one seed after the other."""
+    kinds = [(name, network) for name, entry in ENTRIES.items() if entry.system == system for network in entry.networks]
+    return [Run(*kinds[i % len(kinds)], from_seed + i // len(kinds), is_short=True) for i in range(count)]
