@@ -51,9 +51,16 @@ def connect(
     return Connecting(url, identity or _anonymous(), reconnect, seen, on_gap)
 
 
-def connect_blocking(url: str = "", *, identity: str | None = None, reconnect: bool = True) -> BlockingClient:
-    """The same for scripts and notebooks: `with connect_blocking() as client`."""
-    return BlockingClient(url, identity or _anonymous(), reconnect=reconnect)
+def connect_blocking(
+    url: str = "",
+    *,
+    identity: str | None = None,
+    reconnect: bool = True,
+    on_gap: Callable[[GapSpan], None] | None = None,
+) -> BlockingClient:
+    """The same for scripts and notebooks: `with connect_blocking() as client`. `on_gap` is called in the thread of the
+    client: it must return soon, and must not call the client."""
+    return BlockingClient(url, identity or _anonymous(), reconnect=reconnect, on_gap=on_gap)
 
 
 def _anonymous() -> str:

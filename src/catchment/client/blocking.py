@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
-from threading import Thread
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from threading import Thread, current_thread
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 from catchment.client.client import Ack, Client, Subscription
-from catchment.client.deliveries import Delivered, Queue
+from catchment.client.deliveries import Delivered, GapSpan, Queue
 from catchment.client.problems import ConnectionLostError
 from catchment.model.advertisement import Advertisement
 from catchment.model.notification import Notification
@@ -50,12 +50,19 @@ class BlockingClient:
     """Made by `connect_blocking`. Each method does what the method of the same name of `Client` does, and returns when
     that is done."""
 
-    def __init__(self, url: str, identity: str, *, reconnect: bool = True) -> None:
+    def __init__(
+        self,
+        url: str,
+        identity: str,
+        *,
+        reconnect: bool = True,
+        on_gap: Callable[[GapSpan], None] | None = None,
+    ) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="catchment client", daemon=True)
         self._thread.start()
         try:
-            self._client = self._call(_opened(url, identity, reconnect))
+            self._client = self._call(_opened(url, identity, reconnect, on_gap))
         except BaseException:
             self._end()
             raise
@@ -64,6 +71,10 @@ class BlockingClient:
         if self._loop.is_closed():
             work.close()
             raise ConnectionLostError("the client was closed")
+        if current_thread() is self._thread:
+            # It would wait for itself, for ever.
+            work.close()
+            raise RuntimeError("on_gap runs in the thread of the client: call the client from another thread")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -135,5 +146,5 @@ class BlockingClient:
         return self._call(self._client.look(what, notification))
 
 
-async def _opened(url: str, identity: str, reconnect: bool) -> Client:
-    return await Client(url, identity, reconnect=reconnect).open()
+async def _opened(url: str, identity: str, reconnect: bool, on_gap: Callable[[GapSpan], None] | None) -> Client:
+    return await Client(url, identity, reconnect=reconnect, on_gap=on_gap).open()
