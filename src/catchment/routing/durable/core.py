@@ -38,7 +38,7 @@ Nothing here waits: what depends on the disk is released by `Stored`. All that o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, assert_never
 
 from catchment.errors import BadIdError, CatchmentError
