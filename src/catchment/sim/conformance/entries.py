@@ -72,7 +72,7 @@ FILTER_TIMEOUT_S: Final = 0.25
 PUBLISHER_TIMEOUT_S: Final = 0.4
 BUDGET_COMPARISONS: Final = 3
 
-# How long brokers of `summary` wait for the next propagation: long enough that, between two of them, nothing is under way.
+# How long brokers of `summary` wait for the next propagation: so long that nothing is under way between two of them.
 SUMMARY_PERIOD_MS: Final = 50.0
 
 # Settings as they are written in a file.
