@@ -18,7 +18,7 @@ def notifications_go_back(patch: pytest.MonkeyPatch) -> None:
     sorted_out = PropagationCore._sorted_out
 
     def echoing(self: Any, root: str, tree: Any, batch: Any, source: Any, outgoing: Any) -> Any:
-        return sorted_out(self, root, tree, batch, None, outgoing)
+        return sorted_out(self, root, tree, batch, Neighbor("@"), outgoing)
 
     patch.setattr(PropagationCore, "_sorted_out", echoing)
 

@@ -184,10 +184,10 @@ def test_another_root_takes_over_and_filters_are_withdrawn():
     assert broker.core.trees.own == "Zoe"
     assert said(actions) == [("a", "a", "true")]
     # The children have not heard of it yet: their filters are kept until they withdraw them.
-    assert broker.core.publishers == ("a",)
+    assert list(broker.core.publishers) == ["a"]
     broker.tell(Filtered("a", TRUE), X)
     broker.tell(Filtered("a", TRUE), Y)
-    assert broker.core.publishers == ()
+    assert not broker.core.publishers
 
 
 def test_what_comes_in_a_tree_that_is_not_used_is_passed_on_and_nothing_is_kept():
