@@ -201,7 +201,7 @@ def test_who_asks_is_told_of_changes_and_nobody_else(preprocessing: str, search:
         simulation.subscribe(identity, "1", Filter(filter))
     simulation.connect("database", "0")
     simulation.settle()
-    stock = {"table": "stock", "place": "north", "size": 1}
+    stock: dict[str, Any] = {"table": "stock", "place": "north", "size": 1}
     for attributes in (
         {**stock, "n": 1, "change": "insert", "price": 5},
         {**stock, "n": 2, "change": "update", "price": 12, "old.price": 5},
