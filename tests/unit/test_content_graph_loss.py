@@ -4,14 +4,13 @@ The brokers are A, B, C, …; A is the rendezvous point."""
 
 from __future__ import annotations
 
+from collections import deque
+
 from catchment.model.notification import Notification
 from catchment.routing.content_graph.loss import RECOVERY_HELD_MAX, RECOVERY_LOG_MAX
-from catchment.routing.content_graph.messages import (
-    ContentHeader,
-    Recover,
-    Recovered,
-)
-from catchment.routing.messages import Routed
+from catchment.routing.content_graph.messages import ContentHeader, NodesWanted, Recover, Recovered, SubscribeNodes
+from catchment.routing.messages import LinkDown, Neighbor, Routed
+from catchment.routing.parts.link_states import Links
 from tests.unit.content_graph_network import LEAGUE, TEAM, Brokers, node_of
 
 
@@ -153,3 +152,53 @@ def test_what_another_than_the_router_above_sends_down_is_not_taken():
     brokers.arrive(("D", "B", (Routed(Notification({"league": "AL"}), header),)))
     brokers.run()
     assert brokers.heard() == []
+
+
+# --- another way (§6.2) -------------------------------------------------------------------------
+
+
+def cut_above_c(brokers: Brokers) -> str:
+    """C alone has noticed that the link to the broker above it has failed. Returns the broker that is left to it."""
+    up = brokers.place("C").router.up
+    assert up is not None
+    brokers.said.clear()
+    brokers.tell("C", LinkDown(), up)
+    return "B" if up.name == "D" else "D"
+
+
+def test_the_other_way_is_taken_in_the_call_that_tells_of_the_failure():
+    """Nobody else has heard of it: nothing has to settle first."""
+    brokers = Brokers("AB BC AD CD")
+    brokers.subscribe("C", "f", LEAGUE)
+    other = cut_above_c(brokers)
+    kinds = [type(what) for sender, receiver, what in brokers.said if (sender, receiver) == ("C", other)]
+    # The new link state goes first on the same link, so whoever is asked knows why.
+    assert kinds.index(Links) < kinds.index(SubscribeNodes) < kinds.index(NodesWanted)
+    brokers.publish("C", league="AL", n=1, seq=1)
+    (parcel,) = [parcel for parcel in brokers.said if isinstance(parcel[2], tuple)]
+    assert parcel[:2] == ("C", other)
+
+
+def test_nothing_is_lost_or_out_of_order_while_the_tree_changes():
+    brokers = Brokers("AB BC AD CD")
+    brokers.subscribe("C", "f", LEAGUE)
+    up = brokers.place("C").router.up
+    assert up is not None
+    # One notification is lost with the link, one is published before anybody but C knows, and one at each step after.
+    brokers.publish("A", league="AL", n=1, seq=1)
+    while not any(parcel[1] == "C" and isinstance(parcel[2], tuple) for parcel in brokers.queue):
+        brokers.arrive(brokers.queue.popleft())
+    brokers.queue.clear()
+    cut_above_c(brokers)
+    n = 2
+    brokers.publish("A", league="AL", n=n, seq=n)
+    brokers.queue = deque(parcel for parcel in brokers.queue if {parcel[0], parcel[1]} != {"C", up.name})
+    brokers.tell(up.name, LinkDown(), Neighbor("C"))
+    while brokers.queue:
+        brokers.arrive(brokers.queue.popleft())
+        if n < 30:
+            n += 1
+            brokers.publish("A", league="AL", n=n, seq=n)
+    assert brokers.heard() == list(range(1, n + 1))
+    assert brokers.missed == []
+    assert n > 10
