@@ -18,8 +18,9 @@ from catchment.client.connection import connected
 from catchment.errors import InputError
 from catchment.routing.messages import Neighbor
 from catchment.routing.siena.gateway import HybridCore
+from catchment.wire.client_session import ClientSession
 from catchment.wire.greetings import ThisBroker
-from catchment.wire.session import BrokerSession, ClientSession, Event
+from catchment.wire.session import BrokerSession, Event
 from tests.integration.network import ANYWHERE, Raw, broker, client, run, until
 from tests.said import language_of
 

@@ -55,9 +55,9 @@ from catchment.routing.messages import (
 )
 from catchment.routing.parts.newest import Newest
 from catchment.routing.parts.wanted import cancels
+from catchment.wire.client_session import ClientSession
 from catchment.wire.frames import BATCH_MAX, checked_bytes, pieces
 from catchment.wire.messages import Delivery, Lost, SequenceDelivery, Welcome
-from catchment.wire.session import ClientSession
 
 DEFAULT_PORT: Final = 7400
 RETRY_S_FIRST, RETRY_S_MOST = 0.1, 3.0

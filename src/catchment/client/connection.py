@@ -15,8 +15,9 @@ from catchment.client.problems import ConnectionLostError, error_of
 from catchment.errors import CatchmentError
 from catchment.model.notification import Notification
 from catchment.routing.messages import ClientSaid, Gap
+from catchment.wire.client_session import ClientSession
 from catchment.wire.messages import Accepted, Credit, Delivery, Lost, Pong, Refused, Seen, SequenceDelivery, Welcome
-from catchment.wire.session import TICK_S, Answered, ClientSession, Ended, Event, Write
+from catchment.wire.session import TICK_S, Answered, Ended, Event, Write
 
 CONNECT_S_MAX: Final = 10.0
 # What waits to be sent: past it, publishing waits.
