@@ -13,7 +13,7 @@ from catchment.broker.connection import Connection
 from catchment.broker.half_sent import HalfSent
 from catchment.broker.outboxes import Outboxes
 from catchment.broker.turns import Turns
-from catchment.client import client as client_module
+from catchment.client import reconnecting as client_module
 from catchment.client.connection import connected
 from catchment.errors import InputError
 from catchment.routing.messages import Neighbor

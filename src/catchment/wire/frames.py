@@ -379,7 +379,8 @@ class Decoder(Generic[M]):
             return None
         try:
             message: Any = self._decode_plain(body)
-            return message.message() if isinstance(message, PLAIN_KINDS) else message  # type: ignore[return-value]
+            read: M = message.message() if isinstance(message, PLAIN_KINDS) else message
+            return read
         except (msgspec.MsgspecError, CatchmentError, ValueError, RecursionError):
             return None
 

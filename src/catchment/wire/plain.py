@@ -109,4 +109,4 @@ _PLAIN_BY_KIND: Final[dict[type, type]] = {
     Span: _PlainSpan,
     Offer: _PlainOffer,
 }
-PLAIN_KINDS: Final = (*_PLAIN_BY_KIND.values(), _PlainBatch)
+PLAIN_KINDS: Final[tuple[Any, ...]] = (*_PLAIN_BY_KIND.values(), _PlainBatch)
