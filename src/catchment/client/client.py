@@ -444,8 +444,12 @@ class Client:
 
     def __aiter__(self) -> AsyncIterator[Delivered]:
         """Everything that is delivered from now on, each notification once however many subscriptions it matches."""
+        return self.all_deliveries()
+
+    def all_deliveries(self, acks: Acks = "next") -> Queue:
+        """The same. `acks` counts when it is asked for first."""
         if self._all is None:
-            self._all = Queue()
+            self._all = Queue(acks=acks)
             self._durably.claim()
         return self._all
 

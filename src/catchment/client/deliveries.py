@@ -168,10 +168,11 @@ class Queue:
             await self._ready.wait()
         return self._next()
 
-    def waiting_now(self) -> list[Delivered]:
+    def waiting_now(self, count_max: int | None = None) -> list[Delivered]:
         """All that waits to be read, without waiting for more: for readers that say themselves what they have taken."""
         assert not self._acks_by_itself, 'read several at once with acks="manual"'
-        return [self._next() for _ in range(len(self._waiting))]
+        count = len(self._waiting) if count_max is None else min(count_max, len(self._waiting))
+        return [self._next() for _ in range(count)]
 
     def _next(self) -> Delivered:
         self._bytes -= self._sizes.popleft()
