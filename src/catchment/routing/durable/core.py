@@ -142,6 +142,16 @@ class DurableCore:
         """The id of this broker's log; empty if it has no store."""
         return "" if self._shared.storage is None else self._shared.storage.log
 
+    def storages(self) -> list[tuple[str, str, bool]]:
+        """The storages that are known: name, log, and whether they can be reached now."""
+        reached = self._paths.reached
+        return [(name, log, name in reached) for name, log in self._paths.storages.items()]
+
+    @property
+    def preferred_storage(self) -> str:
+        """The storage that keeps what a client publishes that connects now; empty if none is known."""
+        return self._publications.preferred()
+
     def home(self, client: Client) -> str:
         """The storage that keeps what a client publishes, from when it connects until it goes; empty if none is known.
         The host tells the client: it says so when it connects the next time, unless everything has settled."""
