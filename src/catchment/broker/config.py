@@ -23,6 +23,7 @@ from typing import Any, Final
 from msgspec import Struct, ValidationError, convert
 
 from catchment.broker.hosts import ALLOWED_HOSTS_MAX, host_name
+from catchment.broker.webhook_settings import WebhookSettings
 from catchment.errors import InputError, shown
 from catchment.model.names import name_refusal
 from catchment.routing.core import RoutingCore
@@ -63,6 +64,8 @@ class Config:
     settings: Mapping[str, Any] = field(default_factory=dict)
     http: Address | None = None
     allowed_hosts: tuple[str, ...] = ()
+    webhooks: WebhookSettings = field(default_factory=WebhookSettings)
+    store: str = ""
 
     def __post_init__(self) -> None:
         _check_hosts(self.allowed_hosts)
@@ -91,6 +94,8 @@ class _Table(Struct, forbid_unknown_fields=True):
     settings: dict[str, Any] = {}
     http: str | None = None
     allowed_hosts: list[str] = []
+    webhooks: WebhookSettings = field(default_factory=WebhookSettings)
+    store: str = ""
 
 
 def read_config(path: Path) -> Config:
@@ -113,4 +118,6 @@ def read_config(path: Path) -> Config:
         table.settings,
         None if table.http is None else Address.parse(table.http, DEFAULT_HTTP_PORT),
         tuple(table.allowed_hosts),
+        table.webhooks,
+        table.store,
     )
