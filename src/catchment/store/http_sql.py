@@ -30,6 +30,7 @@ from catchment.store.http_tables import (
     resource_hash,
 )
 from catchment.store.interface import StoreBrokenError, StoreError, StoreFullError
+from catchment.store.opening import path_of
 
 if TYPE_CHECKING:
     import psycopg
@@ -113,7 +114,7 @@ def open_http_tables(url: str) -> HttpTables:
         return MemoryHttpTables()
     if url.startswith(("postgresql:", "postgres:")):
         return _Postgres(url).tables()
-    return _Sqlite(Path(url.removeprefix("sqlite:///") if url.startswith("sqlite:") else url)).tables()
+    return _Sqlite(path_of(url)).tables()
 
 
 # --- SQLite -------------------------------------------------------------------------------------
@@ -125,7 +126,7 @@ _SQLITE_TABLES: Final = (
     " log TEXT NOT NULL, epoch INTEGER NOT NULL, at INTEGER NOT NULL, attempts INTEGER NOT NULL,"
     " reason TEXT NOT NULL, body BLOB NOT NULL, hash BLOB NOT NULL, UNIQUE (owner, log, epoch))",
 )
-_SETTINGS: Final = ("PRAGMA locking_mode=EXCLUSIVE", "PRAGMA journal_mode=DELETE", "PRAGMA synchronous=EXTRA")
+SQLITE_SETTINGS: Final = ("PRAGMA locking_mode=EXCLUSIVE", "PRAGMA journal_mode=DELETE", "PRAGMA synchronous=EXTRA")
 
 
 class _Sqlite:
@@ -145,7 +146,7 @@ class _Sqlite:
 
     def _set_up(self) -> None:
         try:
-            for setting in _SETTINGS:
+            for setting in SQLITE_SETTINGS:
                 self._connection.execute(setting)
             version = self._connection.execute("PRAGMA user_version").fetchone()[0]
         except sqlite3.Error as problem:
