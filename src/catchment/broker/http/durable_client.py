@@ -41,13 +41,19 @@ class DurableEntry:
 
 
 class DurableClient:
-    """`on_entry` gets the entries, in order; `on_lost_log` the name of a storage that has lost its log."""
+    """`on_entry` gets the entries, in order; `on_lost` how many entries are gone, if none follows them yet;
+    `on_lost_log` the name of a storage that has lost its log."""
 
     def __init__(
-        self, node: Node, identity: str, on_entry: Callable[[DurableEntry], None], on_lost_log: Callable[[str], None]
+        self,
+        node: Node,
+        identity: str,
+        on_entry: Callable[[DurableEntry], None],
+        on_lost: Callable[[int], None],
+        on_lost_log: Callable[[str], None],
     ) -> None:
         self._node, self.identity = node, identity
-        self._on_entry, self._on_lost_log = on_entry, on_lost_log
+        self._on_entry, self._on_lost, self._on_lost_log = on_entry, on_lost, on_lost_log
         self._client = Client(identity)
         # By id of a subscription: who waits until it takes effect.
         self._effects: dict[str, asyncio.Future[tuple[str, ...]]] = {}
@@ -119,7 +125,8 @@ class DurableClient:
         """There are no durable patterns."""
 
     def tell_lost(self, identity: str, count: int) -> None:
-        """What is durable is not dropped on the way: an entry says what was lost before it."""
+        """Nothing durable is dropped on the way. But retention may have dropped entries, and no entry follows."""
+        self._on_lost(count)
 
     def tell_gap(self, gap: Gap) -> None:
         """Gaps are about transient deliveries. A storage sends again what a link has lost."""

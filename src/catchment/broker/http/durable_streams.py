@@ -4,9 +4,11 @@ A durable subscription is a durable identity. While somebody reads it, it is a c
 its entries stay in the storages. The newest reader is *the* reader: an older stream ends, because a browser that comes
 back may be faster than the news that its old connection is lost.
 
-A *place* is `d:LOG:EPOCH,LOG:EPOCH,…`: everything of these logs up to there was read. Every event of a stream has the
-place after it, as its id and as `catchmentplace`. A reader that comes back names the last place it has, and gets
-exactly what follows. A reader that names none, or something that is no place, gets what was not acknowledged.
+A *place* is `d:LOG:EPOCH,LOG:EPOCH,…~MAC`: everything of these logs up to there was read. Every event of a stream has
+the place after it, as its id and as `catchmentplace`. A reader that comes back names the last place it has, and gets
+exactly what follows. A reader that names none, or something that is no place of this subscription, gets what was not
+acknowledged. The end of a place is a keyed hash: a storage that hears of a position that it never gave raises the alarm
+that it has lost records, and no made-up text should do that.
 
 Acknowledging. The storages keep an entry until the reader has acknowledged it: by naming a place when it comes back
 (`Last-Event-ID`, `?after=`), with `POST …/ack`, or in a message of its WebSocket. Sending is not acknowledging. A
@@ -21,10 +23,14 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from hmac import compare_digest
+from secrets import token_hex
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from catchment.broker.http.delivery_log import PORTION_BYTES_MAX, PORTION_ENTRIES_MAX, LogEntry, Portion
 from catchment.broker.http.durable_client import DurableClient, DurableEntry
@@ -46,29 +52,42 @@ PASS_BYTES_MAX: Final = FETCH_BYTES_MAX * 3 // 4
 # Logs that a place names: most networks have fewer storages. If there are more, the logs that were read longest ago are
 # left out; what was acknowledged of them and not yet written down when the broker is killed is then sent twice.
 PLACE_LOGS_MAX: Final = 64
-PLACE_CHARACTERS_MAX: Final = PLACE_LOGS_MAX * (LOG_ID_CODEPOINTS + 21)
+PLACE_CHARACTERS_MAX: Final = PLACE_LOGS_MAX * (LOG_ID_CODEPOINTS + 21) + 32
 
-_PLACE: Final = re.compile(rf"d:(?:[0-9A-Za-z_-]{{1,{LOG_ID_CODEPOINTS}}}:[0-9]{{1,18}},?)*")
+_PLACE: Final = re.compile(rf"d:((?:[0-9A-Za-z_-]{{1,{LOG_ID_CODEPOINTS}}}:[0-9]{{1,18}},?)*)~[0-9a-f]{{16}}")
 _DELETED: Final = "deleted"
 
 
 class KeptStream(Struct, frozen=True):
-    """A durable subscription as it is kept. `gone`: it is being deleted."""
+    """A durable subscription as it is kept. `key` is the secret of its places. `gone`: it is being deleted."""
 
     revisions: Revisions
+    key: str
     gone: str = ""
 
 
-def positions_of(place: str | None) -> dict[str, int] | None:
-    """The positions that a place names; None if it is no place."""
-    if not place or len(place) > PLACE_CHARACTERS_MAX or not _PLACE.fullmatch(place):
-        return None
-    pairs = (pair.split(":") for pair in place.removeprefix("d:").split(",") if pair)
-    return {log: int(epoch) for log, epoch in pairs}
+class Places:
+    """The places of one subscription."""
 
+    def __init__(self, key: str) -> None:
+        self._key = key.encode("ascii")
 
-def place_of(positions: Mapping[str, int]) -> str:
-    return "d:" + ",".join(f"{log}:{epoch}" for log, epoch in positions.items())
+    def text(self, positions: Mapping[str, int]) -> str:
+        text = "d:" + ",".join(f"{log}:{epoch}" for log, epoch in positions.items())
+        return f"{text}~{self._mac(text)}"
+
+    def positions(self, place: object) -> dict[str, int] | None:
+        """The positions that a place names; None if it is no place of this subscription."""
+        if not isinstance(place, str) or len(place) > PLACE_CHARACTERS_MAX:
+            return None
+        parts = _PLACE.fullmatch(place)
+        if parts is None or not compare_digest(self._mac(place.rpartition("~")[0]), place.rpartition("~")[2]):
+            return None
+        pairs = (pair.split(":") for pair in parts[1].split(",") if pair)
+        return {log: int(epoch) for log, epoch in pairs}
+
+    def _mac(self, text: str) -> str:
+        return blake2b(text.encode("ascii"), key=self._key, digest_size=8).hexdigest()
 
 
 class DurableReader:
@@ -78,13 +97,15 @@ class DurableReader:
     def __init__(
         self,
         id: str,
+        places: Places,
         positions: Mapping[str, int],
         interest: Callable[[], Interest],
         encode: Callable[[Notification], bytes],
         taken: Callable[[str, int], None],
         must_return: bool,
     ) -> None:
-        self.id, self._interest, self._encode, self._taken = id, interest, encode, taken
+        self.id, self.places = id, places
+        self._interest, self._encode, self._taken = interest, encode, taken
         self._must_return = must_return
         self.last_number = 0
         self.end_reason: str | None = None
@@ -95,7 +116,8 @@ class DurableReader:
         self._entries: deque[DurableEntry] = deque()
         # By log, what was sent and not acknowledged: epochs and bytes. The bytes of what was not wanted are 0.
         self._unacknowledged: dict[str, deque[tuple[int, int]]] = {}
-        self._places: dict[int, str] = {}
+        # By number of an entry of the last portion.
+        self._place_after: dict[int, str] = {}
         self._ready = asyncio.Event()
         # What was lost and the reader has not heard of.
         self._lost_untold = 0
@@ -109,6 +131,10 @@ class DurableReader:
     def enqueue(self, entry: DurableEntry) -> None:
         self._entries.append(entry)
         self._ready.set()
+
+    def lose(self, count: int) -> None:
+        """So many entries are gone. The reader hears of it before the next entry."""
+        self._lost_untold += count
 
     def end(self, reason: str) -> None:
         self.end_reason = self.end_reason or reason
@@ -149,7 +175,7 @@ class DurableReader:
 
     def place(self, number: int) -> str:
         """The place after an entry of the last portion; 0 is before the first."""
-        return self._places.get(number) or place_of(self._positions)
+        return self._place_after.get(number) or self.places.text(self._positions)
 
     def _is_full(self) -> bool:
         waiting = [size for entries in self._unacknowledged.values() for _, size in entries]
@@ -159,7 +185,7 @@ class DurableReader:
         """The next entries, or None. If some were lost before an entry, that entry begins a portion."""
         entries: list[LogEntry] = []
         size = 0
-        self._places = {self.last_number: place_of(self._positions)}
+        self._place_after = {self.last_number: self.places.text(self._positions)}
         while self._entries and len(entries) < PORTION_ENTRIES_MAX and size < PORTION_BYTES_MAX:
             if self.end_reason is not None or (self._must_return and self._is_full()):
                 break
@@ -170,7 +196,7 @@ class DurableReader:
             if (open_json := self._read(entry)) is not None:
                 self.last_number += 1
                 entries.append(LogEntry(self.last_number, (self.id,), open_json))
-                self._places[self.last_number] = place_of(self._positions)
+                self._place_after[self.last_number] = self.places.text(self._positions)
                 size += len(open_json)
         if not entries:
             return None
@@ -202,18 +228,22 @@ class DurableStream:
     def __init__(self, id: str, kept: KeptStream, node: Node, encode: Callable[[Notification], bytes]) -> None:
         self.id, self.kept, self._encode = id, kept, encode
         self.interest = Interest(kept.revisions)
+        self.places = Places(kept.key)
         self.reader: DurableReader | None = None
         self.missing: tuple[str, ...] = ()
-        self.client = DurableClient(node, f"@http/{node.name}/{id}", self._on_entry, self._on_lost_log)
+        identity = f"@http/{node.name}/{id}"
+        self.client = DurableClient(node, identity, self._on_entry, self._on_lost, self._on_lost_log)
 
     def read(self, after: str | None, must_return: bool) -> DurableReader:
         """A new reader, in the place of the one there is."""
         self.close("another reader has come")
-        positions = positions_of(after) or {}
-        reader = DurableReader(self.id, positions, lambda: self.interest, self._encode, self.client.taken, must_return)
+        positions = self.places.positions(after) or {}
+        reader = DurableReader(
+            self.id, self.places, positions, lambda: self.interest, self._encode, self.client.taken, must_return
+        )
         self.reader = reader
+        # To come with positions is to acknowledge them.
         self.client.up(positions)
-        self._taken_all(positions)
         return reader
 
     def left(self, reader: DurableReader) -> None:
@@ -227,23 +257,22 @@ class DurableStream:
         self.client.down()
 
     def acknowledge(self, place: object) -> None:
-        positions = positions_of(place) if isinstance(place, str) else None
+        positions = self.places.positions(place)
         if positions is None:
             raise InputError(f"{shown(place)} is no place: name a catchmentplace of this subscription")
         if self.reader is not None:
             self.reader.acknowledge(positions)
             return
         self.client.up(positions)
-        self._taken_all(positions)
         self.client.down()
-
-    def _taken_all(self, positions: Mapping[str, int]) -> None:
-        for log, epoch in positions.items():
-            self.client.taken(log, epoch)
 
     def _on_entry(self, entry: DurableEntry) -> None:
         if self.reader is not None:
             self.reader.enqueue(entry)
+
+    def _on_lost(self, count: int) -> None:
+        if self.reader is not None:
+            self.reader.lose(count)
 
     def _on_lost_log(self, storage: str) -> None:
         if self.reader is not None:
@@ -289,7 +318,8 @@ class DurableStreams:
         async with self._changing:
             if len(self._by_id) >= DURABLE_STREAMS_MAX:
                 raise FullError(f"DURABLE_STREAMS_MAX is {DURABLE_STREAMS_MAX:,}: delete some first")
-            stream = DurableStream(id, KeptStream(Revisions(interest_members(given))), self._node, self._encode)
+            kept = KeptStream(Revisions(interest_members(given)), token_hex(16))
+            stream = DurableStream(id, kept, self._node, self._encode)
             self._by_id[id] = stream
             try:
                 await self._keep(stream)
@@ -308,7 +338,7 @@ class DurableStreams:
             revisions = before.edited(interest_members(given))
             interest = Interest(revisions)
             if revisions != before:
-                stream.kept, stream.interest = KeptStream(revisions), interest
+                stream.kept, stream.interest = replace(stream.kept, revisions=revisions), interest
                 await self._keep(stream)
                 await self._subscribe(stream)
                 self._with_client(stream, lambda client: client.cancel(before.id))
@@ -319,7 +349,7 @@ class DurableStreams:
             stream = self[id]
             resource = stream.resource
             stream.close("the subscription is deleted")
-            stream.kept = KeptStream(stream.kept.revisions, _DELETED)
+            stream.kept = replace(stream.kept, gone=_DELETED)
             await self._keep(stream)
             await self._finish_delete(stream)
             return resource

@@ -19,7 +19,7 @@ from catchment.broker.hosts import AllowedHosts
 from catchment.broker.http.binding import RejectedEvent, notifications_of
 from catchment.broker.http.catalog import Catalog
 from catchment.broker.http.delivery_log import Reader
-from catchment.broker.http.durable_streams import DurableReader, DurableStream, positions_of
+from catchment.broker.http.durable_streams import DurableReader, DurableStream
 from catchment.broker.http.filters import FILTER_EXPRESSIONS_MAX, FilterExpression, Native, sql
 from catchment.broker.http.gate import Gate
 from catchment.broker.http.metrics import AnswerCounts, registry_of
@@ -252,7 +252,7 @@ def _acknowledging(reader: DurableReader) -> Callable[[str], bool]:
         except CatchmentError:
             return False
         place = said.get("ack") if isinstance(said, dict) and len(said) == 1 else None
-        positions = positions_of(place) if isinstance(place, str) else None
+        positions = reader.places.positions(place)
         if positions is not None:
             reader.acknowledge(positions)
         return positions is not None

@@ -47,7 +47,7 @@ class Running:
 
     def __init__(self, id: str, kept: KeptWebhook, around: Surroundings, node: Node, dead: DeadTotal) -> None:
         self.webhook = Webhook(id, kept, around, self._taken, self._end, dead)
-        self.client = DurableClient(node, identity_of(node, id), self._on_entry, self._on_lost_log)
+        self.client = DurableClient(node, identity_of(node, id), self._on_entry, self._on_lost, self._on_lost_log)
         self.missing: tuple[str, ...] = ()
         self._task: asyncio.Task[None] | None = None
 
@@ -76,6 +76,9 @@ class Running:
 
     def _taken(self, log: str, epoch: int) -> None:
         self.client.taken(log, epoch)
+
+    def _on_lost(self, count: int) -> None:
+        self.webhook.counts.lost += count
 
     def _on_lost_log(self, storage: str) -> None:
         log.warning("log lost", extra={"webhook": self.webhook.id, "storage": storage})
