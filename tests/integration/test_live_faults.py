@@ -13,13 +13,14 @@ from catchment.broker.connection import Connection
 from catchment.broker.half_sent import HalfSent
 from catchment.broker.outboxes import Outboxes
 from catchment.broker.turns import Turns
-from catchment.client import client as client_module
+from catchment.client import reconnecting as client_module
 from catchment.client.connection import connected
 from catchment.errors import InputError
 from catchment.routing.messages import Neighbor
 from catchment.routing.siena.gateway import HybridCore
+from catchment.wire.client_session import ClientSession
 from catchment.wire.greetings import ThisBroker
-from catchment.wire.session import BrokerSession, ClientSession, Event
+from catchment.wire.session import BrokerSession, Event
 from tests.integration.network import ANYWHERE, Raw, broker, client, run, until
 from tests.said import language_of
 

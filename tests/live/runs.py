@@ -22,7 +22,7 @@ from itertools import combinations, cycle
 from pathlib import Path
 from typing import IO
 
-from catchment.client import client as client_module
+from catchment.client import reconnecting as client_module
 from catchment.routing.core import CLIENTS_TABLE, Table
 from catchment.sim.conformance.checkers import DeliveryChecker, ViolationError, reachable
 from catchment.sim.conformance.entries import ENTRIES, NETWORKS, Entry, Run

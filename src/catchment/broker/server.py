@@ -336,7 +336,9 @@ class Broker:
         if refusal := self.node.access.name_refusal(client):
             self._refuse_client(connection, hello, refusal)
             return
-        connection.welcome(CREDIT, self.node.now(), self.node.access.numbers.last(client.name))
+        now = self.node.now()
+        session = max(hello.session, now)
+        connection.welcome(CREDIT, now, self.node.access.numbers.last(client.name), session, "")
         connection.known_as(client)
         self.node.client_up(client, hello.name, dict(hello.seen), FramesToClient(connection))
         self._by_who[client] = connection

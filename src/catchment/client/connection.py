@@ -8,15 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, cast
 
 from catchment.client.problems import ConnectionLostError, error_of
 from catchment.errors import CatchmentError
 from catchment.model.notification import Notification
-from catchment.routing.messages import ClientSaid, Gap
-from catchment.wire.messages import Accepted, Credit, Delivery, Lost, Pong, Refused, Seen, SequenceDelivery, Welcome
-from catchment.wire.session import TICK_S, Answered, ClientSession, Ended, Event, Write
+from catchment.routing.durable.messages import DurableRequest
+from catchment.routing.messages import ClientSaid, Gap, Said
+from catchment.wire.client_session import ClientSession
+from catchment.wire.messages import (
+    Accepted,
+    Confirmed,
+    Credit,
+    Delivery,
+    DurableDelivery,
+    Effective,
+    Lost,
+    LostLog,
+    Pong,
+    Refused,
+    Seen,
+    SequenceDelivery,
+    Welcome,
+)
+from catchment.wire.session import TICK_S, Answered, Ended, Event, Write
 
 CONNECT_S_MAX: Final = 10.0
 # What waits to be sent: past it, publishing waits.
@@ -24,8 +40,8 @@ OUTBOX_BYTES: Final = 1_048_576
 # How long `ended` waits for the system to take what was published.
 CLOSE_S_MAX: Final = 5.0
 
-# What a broker delivers.
-Delivering = Delivery | SequenceDelivery | Lost | Gap
+# What a broker delivers and tells.
+Delivering = Delivery | DurableDelivery | SequenceDelivery | Lost | Gap | Confirmed | Effective | LostLog
 log = logging.getLogger("catchment.client")
 
 
@@ -94,7 +110,9 @@ class ConnectionToBroker(asyncio.Protocol):
 
     def _handle(self, event: Event) -> None:
         match event:
-            case Delivery() | SequenceDelivery() | Lost() | Gap():
+            case Delivery() | DurableDelivery() | SequenceDelivery() | Lost() | Gap():
+                self._came(event, self.session.frame_bytes)
+            case Confirmed() | Effective() | LostLog():
                 self._came(event, self.session.frame_bytes)
             case Accepted():
                 self._answer(event.number, None)
@@ -142,7 +160,7 @@ class ConnectionToBroker(asyncio.Protocol):
 
     # --- asking ---
 
-    def ask(self, body: ClientSaid) -> asyncio.Future[Any]:
+    def ask(self, body: ClientSaid | DurableRequest) -> asyncio.Future[Any]:
         """Sends a request. Its answer may be awaited, or dropped."""
         self._check_open()
         return self._asked(*self.session.ask(body))
@@ -159,6 +177,16 @@ class ConnectionToBroker(asyncio.Protocol):
             return self._asked(number, frame)
         self._write(frame)
         return None
+
+    def publish_stored(self, batch: Sequence[Notification], after: int | None) -> asyncio.Future[Any]:
+        """As many notifications as are `allowed`, to be stored. The answer says that they are on their way there."""
+        self._check_open()
+        return self._asked(*self.session.publish_stored(batch, after))
+
+    def say(self, message: Said) -> None:
+        """Sends a message that is not answered."""
+        self._check_open()
+        self._write(self.session.say(message))
 
     async def allowed(self) -> int:
         """Waits until notifications may be published, and returns how many. ConnectionLostError if that will never
