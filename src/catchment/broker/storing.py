@@ -27,8 +27,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from catchment.routing.messages import SECOND, Time
-from catchment.routing.stored import Fetch, Persist, Record, Stored, StoreDown, StoreMessage, StoreUp
+from catchment.routing.messages import Time
+from catchment.routing.stored import Fetch, Persist, Stored, StoreDown, StoreMessage, StoreUp
 from catchment.store.interface import Store, StoreError, StoreFullError, StoreStatus
 
 # Writes of one batch. A larger batch saves little, and keeps those that wait for its first record waiting.

@@ -81,7 +81,7 @@ class Running:
         self.webhook.counts.lost += count
 
     def _on_lost_log(self, storage: str) -> None:
-        log.warning("log lost", extra={"webhook": self.webhook.id, "storage": storage})
+        log.warning("webhook lost a log", extra={"webhook": self.webhook.id, "storage": storage})
 
     def _end(self) -> None:
         """The sink is retired: nothing waits for it any longer."""
