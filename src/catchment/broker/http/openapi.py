@@ -57,14 +57,24 @@ def _events() -> Json:
                     "*/*": {"schema": binary},
                 },
             },
+            "parameters": [
+                parameter(
+                    "ack",
+                    "query",
+                    "With `stored`, the answer comes when all events are kept. The header Catchment-Ack is the same",
+                    {"enum": ["accepted", "stored"]},
+                )
+            ],
             "responses": {
+                "200": answered("With ack=stored: all events are published and kept", ref("Accepted")),
                 "202": answered("All events are published", ref("Accepted")),
                 "400": refused("Some events are not valid CloudEvents: `errors` lists them. Nothing is published"),
                 "408": refused("The body did not arrive in time"),
                 "413": refused("The body is too long, or has too many events. Nothing is published"),
                 "415": refused("The body is in none of the three modes. Nothing is published"),
                 "422": refused("The network refuses some events: `errors` lists them. The others are published"),
-                "503": refused("A link is congested, or the broker is shutting down. Nothing is published"),
+                "501": refused("ack=stored, and the broker has no store. Nothing is published"),
+                "503": refused("A link is congested, the broker is shutting down, or its store takes nothing now"),
             },
         },
         "get": {
@@ -268,7 +278,7 @@ def _schemas() -> Json:
             **object_of(["specversion", "id", "source", "type"], specversion={"const": "1.0"}, id=text, source=text),
             "additionalProperties": True,
         },
-        "Accepted": object_of(["accepted"], accepted={"type": "integer"}),
+        "Accepted": object_of(["accepted"], accepted={"type": "integer"}, stored={"const": True}),
         "Problem": object_of(
             ["type", "title", "status", "detail"],
             type=TEXT,

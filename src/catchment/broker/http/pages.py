@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +18,7 @@ from starlette.websockets import WebSocket
 
 from catchment.broker.hosts import AllowedHosts
 from catchment.broker.http.binding import RejectedEvent, notifications_of
-from catchment.broker.http.catalog import Catalog
+from catchment.broker.http.catalog import Catalog, NoStoreError
 from catchment.broker.http.delivery_log import Reader
 from catchment.broker.http.durable_streams import DurableReader, DurableStream
 from catchment.broker.http.filters import FILTER_EXPRESSIONS_MAX, FilterExpression, Native, sql
@@ -30,17 +31,21 @@ from catchment.broker.http.streams import serve_websocket, server_sent_events
 from catchment.broker.http.subscriptions import FullError, HttpSubscription
 from catchment.broker.http.webhooks.pages import WebhookPages
 from catchment.broker.status import topology_of
-from catchment.errors import CatchmentError, InputError, LimitError, shown
+from catchment.errors import CatchmentError, InputError, LimitError, UnavailableError, shown
 from catchment.model.filter import Filter
 from catchment.model.names import HTTP_PUBLISHER
 from catchment.model.notification import Notification, parsed_json
 from catchment.routing.messages import Client, Refuse
+from catchment.store.interface import StoreError
 
 if TYPE_CHECKING:
     from catchment.broker.server import Broker
+    from catchment.broker.storing import Storing
 
 # Streams that read at the same time: each may hold a portion of its log in memory until its client reads.
 STREAMS_MAX: Final = 1_500
+# How long a publisher waits for the disk. A disk that takes longer has failed, or is far behind.
+STORED_S_MAX: Final = 30.0
 # To the node, everybody who publishes over HTTP is this client.
 PUBLISHER: Final = Client(HTTP_PUBLISHER)
 
@@ -94,6 +99,7 @@ class Pages:
     async def publish(self, request: Request) -> Response:
         body = await body_of(request)
         notifications = notifications_of(request.headers.items(), body)
+        storing = self._storing(request)
         if self.broker.is_stopping:
             return problem(503, "this broker is shutting down: nothing is published")
         if self.broker.is_congested:
@@ -102,7 +108,19 @@ class Pages:
             notification if notification.time is not None else notification.stamped(time=datetime.now(UTC))
             for notification in notifications
         ]
-        return _answer_to_publisher(stamped, self.broker.node.publish(PUBLISHER, stamped))
+        refusals = self.broker.node.publish(PUBLISHER, stamped)
+        if storing is not None:
+            await _all_stored(storing)
+        return _answer_to_publisher(stamped, refusals, is_stored=storing is not None)
+
+    def _storing(self, request: Request) -> Storing | None:
+        """The store, if the publisher wants to wait for it."""
+        ack = request.query_params.get("ack") or request.headers.get("catchment-ack") or "accepted"
+        if ack not in ("accepted", "stored"):
+            raise InputError(f"ack must be accepted or stored, found {shown(ack)}")
+        if ack == "stored" and self.broker.storing is None:
+            raise NoStoreError("this broker has no store: nothing is published; ask a broker that has one")
+        return self.broker.storing if ack == "stored" else None
 
     # --- subscriptions ---
 
@@ -270,9 +288,20 @@ def _ad_hoc_expressions(connection: HTTPConnection) -> list[FilterExpression]:
     return [Native(Filter(text)) if name == "filter" else sql(text) for name, text in parameters if name != "after"]
 
 
-def _answer_to_publisher(notifications: Sequence[Notification], refusals: Sequence[Refuse]) -> Response:
+async def _all_stored(storing: Storing) -> None:
+    try:
+        async with asyncio.timeout(STORED_S_MAX):
+            await storing.keeping.all_stored()
+    except TimeoutError:
+        raise StoreError(f"STORED_S_MAX is {STORED_S_MAX:.0f}: the disk is slow; publish again later") from None
+
+
+def _answer_to_publisher(
+    notifications: Sequence[Notification], refusals: Sequence[Refuse], is_stored: bool
+) -> Response:
     if not refusals:
-        return answer({"accepted": len(notifications)}, 202)
+        accepted = {"accepted": len(notifications)}
+        return answer({**accepted, "stored": True}, 200) if is_stored else answer(accepted, 202)
     # By identity, not by value: a batch may hold equal notifications, and each has an index of its own.
     errors = {id(refusal.notification): refusal.error for refusal in refusals}
     rejected = [
@@ -283,7 +312,9 @@ def _answer_to_publisher(notifications: Sequence[Notification], refusals: Sequen
     accepted = len(notifications) - len(rejected)
     detail = f"{len(rejected)} of {len(notifications)} events are refused; the others are published"
     kind = type(refusals[0].error).__name__
-    return problem(422, detail, kind, accepted=accepted, errors=listed_errors(rejected))
+    # What cannot be kept now may be kept later; what the network refuses it will refuse again.
+    status = 503 if all(isinstance(refusal.error, UnavailableError) for refusal in refusals) else 422
+    return problem(status, detail, kind, accepted=accepted, errors=listed_errors(rejected))
 
 
 async def _on_error(request: Request, error: CatchmentError) -> Response:
