@@ -24,6 +24,8 @@ PIECE: Final = 256
 
 def set_aside(tables: Tables, epochs: Sequence[int]) -> None:
     with tables.change() as change:
+        # The next start cannot learn from these who was due what last.
+        change.write_identities()
         for epoch in epochs:
             _set_aside(tables, change, epoch)
 
