@@ -201,7 +201,7 @@ def test_over_a_network(live):
     ):
         until(lambda: len(at_north.get("/topology").json()["brokers"]) == 2, "the link")
         id = subscribe(at_south, {"suffix": {"type": ".test"}}, {"not": {"exact": {"level": "2"}}})
-        until(lambda: live.do(lambda: north.node.core.wants_of("south")), "the subscription at the other broker")
+        until(lambda: live.do(lambda: north.node.core.inner.wants_of("south")), "the subscription at the other broker")
         publish(at_north, an_event("1"), an_event("2", level=2), an_event("3", type="x"), an_event("4", level="3"))
         assert ids_of(read(at_south, f"/subscriptions/{id}/events", 2)) == ["1", "4"]
         topology = at_south.get("/topology").json()

@@ -4,11 +4,13 @@ import json
 
 import httpx
 import pytest
+from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
 from catchment.broker.config import StoreConfig
 from catchment.broker.http.durable_streams import PASS_ENTRIES_MAX
 from catchment.store.interface import StoreFullError
+from catchment.store.sql.store import SqlStore
 from tests.integration.live import WAIT_S, Live, until, url_of
 from tests.integration.over_http import BATCHED, an_event, ids_of, publish, read
 
@@ -49,13 +51,11 @@ def all_events(http, count, path=EVENTS):
     events = []
     headers = {}
     while len(events) < count:
-        for event in read(http, path, count - len(events) + 1, headers):
+        for event in read(http, path, count - len(events), headers):
             if event.event == "end":
                 break
             events.append(event)
             headers = after(event)
-            if len(events) == count:
-                break
     return events
 
 
@@ -163,9 +163,9 @@ def test_a_websocket_acknowledges_with_messages(http, broker):
     assert again() == "300"
     with connect(url) as socket:
         socket.send("nonsense")
-        messages = list(socket)
-        assert socket.close_code == 1003
-        assert len(messages) <= 1
+        with pytest.raises(ConnectionClosedError, match="1003"):
+            while True:
+                socket.recv(WAIT_S)
 
 
 def test_filters_are_changed_and_the_place_is_kept(http):
@@ -211,22 +211,21 @@ def test_a_broker_without_a_store_stores_nothing(live):
         assert answer.status_code == 501
 
 
-def test_a_full_store_is_told_and_transient_traffic_goes_on(http, broker, live, monkeypatch):
-    create(http, filters=[{"exact": {"level": "5"}}])
+def test_a_full_store_is_told_and_transient_traffic_goes_on(http, monkeypatch):
+    create(http, filters=[{"catchment": "level = 5"}])
     publish(http, an_event("before", level=5))
 
-    def full(batch):
+    def full(store, batch):
         raise StoreFullError("no room")
 
-    store = broker.storing.store
-    live.do(lambda: monkeypatch.setattr(store, "write", full))
-    live.do(lambda: monkeypatch.setattr(store, "probe", lambda: False))
+    monkeypatch.setattr(SqlStore, "write", full)
+    monkeypatch.setattr(SqlStore, "probe", lambda store: False)
     refused = until(lambda: _refused(post(http, an_event("1", level=5), params={"ack": "stored"})), "a refusal")
     assert refused.headers["retry-after"] == "1"
     answer = post(http, an_event("2", level=5), an_event("3", level=6))
     assert (answer.status_code, answer.json()["accepted"]) == (503, 1)
     assert post(http, an_event("4", level=6)).status_code == 202
-    live.do(monkeypatch.undo)
+    monkeypatch.undo()
     until(lambda: post(http, an_event("5", level=5), params={"ack": "stored"}).status_code == 200)
     events = ids_of(read(http, EVENTS, 2))
     assert (events[0], events[-1]) == ("before", "5")

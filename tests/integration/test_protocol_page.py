@@ -55,6 +55,8 @@ LIMITS_IN = (
     "broker.outboxes",
     "broker.server",
     "routing.messages",
+    "routing.durable.messages",
+    "routing.durable.settings",
     "routing.parts.link_states",
     "node.gaps",
 )

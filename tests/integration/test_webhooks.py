@@ -1,4 +1,4 @@
-"""Webhooks of live brokers, with a sink that is a server of the standard library and events read by CloudEvents' SDK."""
+"""Webhooks of live brokers. The sink is a server of the standard library; the SDK of CloudEvents reads the events."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 from contextlib import contextmanager
+from itertools import pairwise
 
 import httpx
 import pytest
@@ -354,5 +355,5 @@ def test_a_broker_killed_after_the_answer_sends_the_same_event_again(tmp_path, s
     assert firsts == ids
     assert all(accepted.count(id) >= 2 for id in ("5", "6", "20"))
     positions = [ids.index(id) for id in accepted]
-    for earlier, later in zip(positions, positions[1:], strict=False):
+    for earlier, later in pairwise(positions):
         assert later <= earlier + 1

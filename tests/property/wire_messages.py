@@ -80,6 +80,8 @@ requests = st.one_of(
     st.builds(said.Suspend, texts),
     st.builds(said.Resume, texts),
 )
+places = st.integers(0, durable.ENTRIES_MAX)
+links_crossed = st.integers(0, durable.DIRECTED_HOPS_MAX)
 # A log, an identity or an id of a durable subscription: not empty.
 logs = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8)
 positions = st.dictionaries(logs, records, max_size=3)
@@ -91,7 +93,9 @@ durable_requests = st.one_of(
     st.builds(durable.Rewind, texts, texts, records, st.none() | records),
     st.builds(durable.Forget, texts),
 )
-shares = st.builds(durable.Share, logs, records, records, records, several(st.tuples(counts, several(texts))), records)
+shares = st.builds(
+    durable.Share, logs, records, records, records, several(st.tuples(places, several(texts))), records, records
+)
 held = st.builds(siena.Held, notifications, records, several(st.integers(0, PATTERN_FILTERS_MAX - 1)))
 seen = st.dictionaries(texts, some.ints, max_size=4)
 roles = st.sampled_from(("client", "broker"))
@@ -138,6 +142,7 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
     wire.Confirmed: st.builds(wire.Confirmed, logs, records, texts, logs, st.booleans()),
     wire.Effective: st.builds(wire.Effective, texts, texts, several(texts)),
     wire.LostLog: st.builds(wire.LostLog, texts, texts, logs),
+    durable.Reach: st.builds(durable.Reach, brokers, records, several(st.tuples(brokers, costs)), logs),
     durable.Durable: st.builds(durable.Durable, logs, logs, records, st.none() | wanted, brokers, texts, st.booleans()),
     durable.Place: st.builds(durable.Place, logs, records, st.none() | brokers, positions),
     durable.Span: st.builds(
@@ -146,11 +151,18 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
         logs,
         several(st.tuples(records, notifications)),
         several(st.tuples(brokers, several(shares))),
+        links_crossed,
     ),
-    durable.At: st.builds(durable.At, brokers, logs, logs, records, records, st.booleans()),
-    durable.Offer: st.builds(durable.Offer, brokers, brokers, logs, st.none() | records, several(notifications)),
-    durable.Kept: st.builds(durable.Kept, brokers, brokers, logs, logs, records, st.booleans()),
-    durable.Knows: st.builds(durable.Knows, brokers, brokers, logs, logs, records),
+    durable.At: st.builds(durable.At, brokers, logs, logs, records, records, st.booleans(), links_crossed),
+    durable.Offer: st.builds(
+        durable.Offer, brokers, brokers, logs, st.none() | records, several(notifications), st.booleans(), links_crossed
+    ),
+    durable.Kept: st.builds(
+        durable.Kept,
+        *(brokers, brokers, logs, logs, records, st.booleans(), st.booleans(), records, texts, links_crossed),
+    ),
+    durable.Knows: st.builds(durable.Knows, brokers, brokers, logs, logs, records, links_crossed),
+    durable.Ask: st.builds(durable.Ask, brokers, brokers, logs, logs, records, links_crossed),
     wire.SequenceDelivery: st.builds(wire.SequenceDelivery, texts, texts, several(notifications)),
     wire.Lost: st.builds(wire.Lost, texts, counts),
     said.LinkReport: st.builds(said.LinkReport, records, records, records, records),

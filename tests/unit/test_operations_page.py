@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from catchment.broker.config import Address, read_config
+from catchment.broker.config import Address, StoreConfig, read_config
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
@@ -25,6 +25,7 @@ LIMITS_IN = (
     "broker.server",
     "broker.turns",
     "broker.status",
+    "broker.storing",
     "matching.matcher",
     "model.advertisement",
     "model.cesql.implied",
@@ -170,12 +171,13 @@ def test_the_page_has_every_budget():
 
 def test_the_configuration_of_the_page_is_read(tmp_path: Path):
     files = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    assert len(files) == 2
+    assert len(files) == 3
     configs = []
     for text in files:
         (tmp_path / "broker.toml").write_text(text, "utf-8")
         configs.append(read_config(tmp_path / "broker.toml"))
-    general, hierarchical = configs
+    general, hierarchical, storage = configs
+    assert storage.store == StoreConfig("/var/lib/catchment/north.db", "", 7, 10_000_000_000, 1)
     assert general.costs == {Address("south.example", 7400): 3}
     assert general.http == Address("127.0.0.1", 7480)
     assert general.allowed_hosts == ("north.example",)
@@ -184,5 +186,5 @@ def test_the_configuration_of_the_page_is_read(tmp_path: Path):
 
 def test_the_page_has_every_log_message():
     sources = "".join(path.read_text("utf-8") for path in (ROOT / "src/catchment/broker").rglob("*.py"))
-    logged = set(re.findall(r"""(?:log\.(?:debug|info|warning)|self\._warn)\(\s*"([^"]+)\"""", sources))
+    logged = set(re.findall(r"""(?:log\.(?:debug|info|warning|error)|self\._warn)\(\s*"([^"]+)\"""", sources))
     assert {name for row in rows("message") for name in re.findall(r"`([^`]+)`", row[0])} == logged

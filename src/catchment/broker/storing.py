@@ -1,7 +1,7 @@
 """The store of a broker, and the thread that it lives in.
 
 A store blocks, so one thread does all that is asked of it, and the loop goes on meanwhile. The loop gives it what the
-core persists and fetches; the thread gives back `Stored`, `Fetched`, `StoreDown` and `StoreUp`, which the loop tells the
+core persists and fetches. The thread gives back `Stored`, `Fetched`, `StoreDown` and `StoreUp`, and the loop tells the
 node.
 
 write     Group commit without waiting: the thread writes all that is there in one batch, up to BATCH_WRITES_MAX. What
@@ -25,11 +25,15 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, TypeVar
 
+from catchment.broker.config import Config
+from catchment.broker.keeping import Keeping
 from catchment.routing.messages import Time
 from catchment.routing.stored import Fetch, Persist, Stored, StoreDown, StoreMessage, StoreUp
 from catchment.store.interface import Store, StoreError, StoreFullError, StoreStatus
+from catchment.store.opening import open_store
 
 # Writes of one batch. A larger batch saves little, and keeps those that wait for its first record waiting.
 BATCH_WRITES_MAX: Final = 4_096
@@ -37,9 +41,9 @@ BATCH_WRITES_MAX: Final = 4_096
 READS_MAX: Final = 8
 COLLECT_S: Final = 1.0
 PROBE_S: Final = 1.0
-# Records that one look for damage checks: some milliseconds. The whole store is looked through about once a day at 1 KB
-# a record and 100 GB, and again and again if it is small.
-SCRUBBED_MAX: Final = 256
+# Records that one look for damage checks, and how often: some milliseconds in five seconds. Forty million records are
+# looked through in a day of rest.
+SCRUBBED_MAX: Final = 2_048
 SCRUB_S: Final = 5.0
 # Writes that wait for the disk: past it publishers get no credit until half of them are written.
 WAITING_MAX: Final = 32_768
@@ -68,8 +72,11 @@ class Storing:
         broker: str = "",
     ) -> None:
         self._store, self._loop, self._now, self._broker = store, loop, now, broker
+        # What was in it at the start.
+        self.opened = store.opened()
         self.say: Callable[[StoreMessage], None] = lambda message: None
         self.relieved: Callable[[], None] = lambda: None
+        self.keeping = Keeping()
         # For people: why it takes nothing, or no records. Empty if it works.
         self.problem = ""
         self.is_broken = False
@@ -87,16 +94,24 @@ class Storing:
         self._has_collectable = True
         # What the thread has said and the loop has not told yet.
         self._said: deque[StoreMessage] = deque()
-        self._report: tuple[float, StoreStatus] | None = None
+        # What was in the store when somebody asked last, and when that was.
+        self.last_report: StoreStatus | None = None
+        self._reported_at = -REPORT_S
+        self._reporting: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, name="catchment store", daemon=True)
 
-    def start(self) -> None:
-        self._thread.start()
+    def start(self, is_needed: bool = True) -> None:
+        """Starts the thread; if it is not needed, closes the store."""
+        if is_needed:
+            self._thread.start()
+        else:
+            self._store.close()
 
     # --- the loop's side ---
 
     def persist(self, persist: Persist) -> None:
         self._waiting_count += len(persist.writes)
+        self.keeping.gave(persist.serial)
         self._put(persist)
 
     def fetch(self, fetch: Fetch) -> None:
@@ -115,15 +130,25 @@ class Storing:
             self._wake.set()
 
     async def report(self) -> StoreStatus | None:
-        """What is in the store, not older than REPORT_S; None if it has failed."""
+        """What is in the store, not older than REPORT_S; None if it has failed. `last_report` is the same."""
         if self.is_broken or not self._thread.is_alive():
-            return None
-        if self._report is None or self._loop.time() - self._report[0] > REPORT_S:
-            try:
-                self._report = (self._loop.time(), await self.run(self._store.status))
-            except StoreError:
-                return None
-        return self._report[1]
+            return self.last_report
+        if self._loop.time() - self._reported_at >= REPORT_S:
+            with suppress(StoreError):
+                self.last_report = await self.run(self._store.status)
+                self._reported_at = self._loop.time()
+        return self.last_report
+
+    def report_then(self, go_on: Callable[[], None]) -> None:
+        """Calls when `last_report` is fresh."""
+
+        async def reporting() -> None:
+            await self.report()
+            go_on()
+
+        task = self._loop.create_task(reporting())
+        self._reporting.add(task)
+        task.add_done_callback(self._reporting.discard)
 
     async def run(self, work: Callable[[], T]) -> T:
         """Does something in the thread of the store, after all that was asked before."""
@@ -170,6 +195,7 @@ class Storing:
             if isinstance(message, StoreUp):
                 self._put(_Mark())
             self.say(message)
+            self.keeping.heard(message)
         if self._was_behind and self._waiting_count <= WAITING_MAX // 2:
             self._was_behind = False
             self.relieved()
@@ -185,7 +211,7 @@ class Storing:
                 if not self._work and not self._is_ending:
                     self._guarded(self._tend)
         except BaseException:
-            log.exception("the thread of the store has failed", extra={"broker": self._broker})
+            log.error("the store has failed", extra={"broker": self._broker}, exc_info=True)
             self._break("an internal error of the broker: see its log")
         finally:
             self._store.close()
@@ -208,8 +234,6 @@ class Storing:
                 break
             self._work.popleft()
             if isinstance(work, Persist):
-                # Counted by the loop too: both are safe under the interpreter's lock only one after the other, so the
-                # loop is told with the result.
                 if self._drops:
                     self._loop.call_soon_threadsafe(self._has_done, len(work.writes))
                     continue
@@ -310,7 +334,7 @@ class Storing:
 
     def _fail(self, problem: Exception) -> None:
         if not isinstance(problem, StoreError):
-            log.exception("the store has failed", extra={"broker": self._broker}, exc_info=problem)
+            log.error("the store has failed", extra={"broker": self._broker}, exc_info=problem)
         else:
             log.error("the store has failed", extra={"broker": self._broker, "reason": str(problem)})
         self._break(str(problem))
@@ -318,3 +342,11 @@ class Storing:
     def _break(self, reason: str) -> None:
         self.problem, self.is_broken, self._drops = reason, True, True
         self._post(StoreDown(reason, is_final=True))
+
+
+def opened_store(config: Config, loop: asyncio.AbstractEventLoop, now: Callable[[], Time]) -> Storing | None:
+    """The store that the configuration names, not started yet; None if it names none. StoreError if it cannot be
+    used."""
+    if not config.store.url:
+        return None
+    return Storing(open_store(config.store.url, config.store.retention), loop, now, config.name)

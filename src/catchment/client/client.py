@@ -187,6 +187,7 @@ class Client:
             self._came,
             # Publishing needs the connection, so it is made later.
             lambda after: self._publishing.misnumbered(after),  # noqa: PLW0108
+            lambda problem: self._publishing.unavailable(problem),  # noqa: PLW0108
             self._welcomed,
             self._mark_gap,
             self._disconnected,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -14,11 +15,15 @@ from catchment.client.numbering import Numbering
 from catchment.client.problems import ConnectionLostError
 from catchment.client.state import StateFile
 from catchment.client.unkept import Chain, Kept, Unkept, Waiter
-from catchment.errors import BadNumberError, CatchmentError
+from catchment.errors import BadNumberError, CatchmentError, UnavailableError
 from catchment.model.notification import Notification
 from catchment.wire.frames import BATCH_MAX, checked_bytes, pieces
 from catchment.wire.messages import Confirmed, Welcome
 
+# How long publications wait before they are sent again to a storage that did not take them.
+RESEND_S_FIRST, RESEND_S_MOST = 0.5, 10.0
+
+log = logging.getLogger("catchment.client")
 Ack = Literal["none", "accepted", "stored"]
 # One notification, or several in order.
 Publishable = Notification | Mapping[str, Any] | Iterable[Notification]
@@ -48,6 +53,10 @@ class Publishing:
             numbers = [seq for queued in state.remembered.queued.values() for seq, _ in queued]
             self._numbering.last = max([0, *numbers, *state.remembered.done.values()])
         self._sending: asyncio.Task[None] | None = None
+        # Not set while the storage takes nothing.
+        self._may_send = asyncio.Event()
+        self._may_send.set()
+        self._resend_s = RESEND_S_FIRST
 
     # --- beginning and end ---
 
@@ -163,6 +172,7 @@ class Publishing:
         """Sends what is to be stored as there is credit for it; all that was queued in a turn of the loop together."""
         while True:
             await self.unkept.has_some.wait()
+            await self._may_send.wait()
             connection = await self._ready()
             with contextlib.suppress(ConnectionLostError):
                 allowed = await connection.allowed()
@@ -178,10 +188,25 @@ class Publishing:
     ) -> None:
         problem = None if answer.cancelled() else answer.exception()
         # A lost connection answers nothing: it is sent again over the next one.
-        if isinstance(problem, CatchmentError) and not isinstance(problem, ConnectionLostError):
+        if isinstance(problem, UnavailableError) and self.unkept.storage:
+            self.unavailable(problem)
+        elif isinstance(problem, CatchmentError) and not isinstance(problem, ConnectionLostError):
             self.unkept.refused(chain, part, after, problem)
 
+    def unavailable(self, problem: UnavailableError) -> None:
+        """The storage is full, or cannot be reached: all that is not confirmed waits, and is sent again later."""
+        if self._may_send.is_set() and len(self.unkept):
+            self._may_send.clear()
+            log.warning("publications wait", extra={"count": len(self.unkept), "reason": str(problem)})
+            self._loop.call_later(self._resend_s, self._send_again)
+            self._resend_s = min(2 * self._resend_s, RESEND_S_MOST)
+
+    def _send_again(self) -> None:
+        self.unkept.send_all_again()
+        self._may_send.set()
+
     def confirmed(self, said: Confirmed) -> bool:
+        self._resend_s = RESEND_S_FIRST
         is_same = self.unkept.confirmed(said)
         if self._state is not None:
             self._state.flush()

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from catchment.client.connection import ConnectionToBroker, Delivering, connected
 from catchment.client.deliveries import GapSpan
 from catchment.client.problems import ConnectionLostError
-from catchment.errors import CatchmentError
+from catchment.errors import CatchmentError, UnavailableError
 from catchment.wire.client_session import ClientSession
 from catchment.wire.messages import Welcome
 
@@ -30,6 +30,7 @@ class Events(NamedTuple):
     make_session: Callable[[], ClientSession]
     came: Callable[[Delivering, int], None]
     misnumbered: Callable[[int], None]
+    unavailable: Callable[[UnavailableError], None]
     # States what the client wants and offers: nothing that is asked or published overtakes it.
     welcomed: Callable[[ConnectionToBroker, Welcome], None]
     mark_gap: Callable[[GapSpan], None]
@@ -108,8 +109,8 @@ class Reconnecting:
         """A connection to the next address. If it fails, or is lost later, the one after that is next."""
         host, port = self._addresses[self._next_address]
         self._next_address = (self._next_address + 1) % len(self._addresses)
-        owner = self._owner
-        return await connected(host, port, owner.make_session(), owner.came, self._welcomed, owner.misnumbered)
+        events = self._owner._replace(welcomed=self._welcomed)
+        return await connected(host, port, self._owner.make_session(), events)
 
     def _welcomed(self, connection: ConnectionToBroker, welcome: Welcome) -> None:
         self.broker, self.connection = welcome.name, connection

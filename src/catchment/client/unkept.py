@@ -169,10 +169,13 @@ class Unkept:
         """There is a new connection: everything is sent again. `storage` is who keeps what is published there."""
         if self._unnumbered:
             self._number_all()
-        for chain in self._chains.values():
-            chain.sent = 0
         if not self.storage and storage:
             self._stay_with(storage)
+        self.send_all_again()
+
+    def send_all_again(self) -> None:
+        for chain in self._chains.values():
+            chain.sent = 0
         if self._count:
             self.has_some.set()
 
@@ -207,16 +210,18 @@ class Unkept:
 
     def confirmed(self, said: Confirmed) -> bool:
         """Whether this log is the one that has confirmed before. If not, what it had confirmed may be lost."""
+        if said.storage != self.storage:
+            self._stay_with(said.storage)
         chain = self._chains.get(said.source)
         if chain is None:
             return True
         is_same = chain.log in ("", said.log)
         chain.log = said.log
-        chain.confirmed = said.seq if chain.confirmed is None or not is_same else max(chain.confirmed, said.seq)
+        if said.seq:
+            before = chain.confirmed if is_same else None
+            chain.confirmed = said.seq if before is None else max(before, said.seq)
         self._pop(chain, said.seq, Kept(said.source, said.seq, said.storage, said.log))
         chain.is_settled = said.settled and not chain.items
-        if said.storage != self.storage:
-            self._stay_with(said.storage)
         if not self.bound_to:
             # It stays as long as it is connected here, but the next process may go elsewhere.
             self._state_storage("")

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, get_args, get_origin
 from msgspec import Raw, Struct
 
 from catchment.model.packed import PlainNotification, plain_of_raw
-from catchment.routing.durable.messages import Identity, LogId, Offer, Share, Span
+from catchment.routing.durable.messages import Hops, Identity, LogId, Offer, Share, Span
 from catchment.routing.messages import BrokerName, Number
 from catchment.wire.messages import Batch, Delivery, DurableDelivery, H, Parcel, Publish, PublishStored
 
@@ -60,10 +60,11 @@ class _PlainSpan(Struct, array_like=True, tag="Span", gc=False):
     log: LogId
     entries: list[tuple[Number, Raw]]
     shares: tuple[tuple[BrokerName, tuple[Share, ...]], ...]
+    hops: Hops = 0
 
     def message(self) -> Span:
         entries = tuple([(epoch, plain_of_raw(raw)) for epoch, raw in self.entries])
-        return Span(self.storage, self.log, entries, self.shares)
+        return Span(self.storage, self.log, entries, self.shares, self.hops)
 
 
 class _PlainOffer(Struct, array_like=True, tag="Offer", gc=False):
@@ -72,10 +73,12 @@ class _PlainOffer(Struct, array_like=True, tag="Offer", gc=False):
     source: Identity
     after: Number | None
     notifications: list[Raw]
+    is_stored: bool = True
+    hops: Hops = 0
 
     def message(self) -> Offer:
         notifications = tuple(map(plain_of_raw, self.notifications))
-        return Offer(self.storage, self.by, self.source, self.after, notifications)
+        return Offer(self.storage, self.by, self.source, self.after, notifications, self.is_stored, self.hops)
 
 
 class _PlainParcel(Struct, Generic[H], array_like=True, gc=False):

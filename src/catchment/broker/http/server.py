@@ -125,9 +125,9 @@ class HttpSide:
 
     async def _open_durable(self) -> None:
         """Goes on with webhooks and durable subscriptions, if the broker has a store."""
-        if not self._config.store:
+        if not self._config.store.url:
             return
-        tables = await asyncio.to_thread(open_http_tables, self._config.store)
+        tables = await asyncio.to_thread(open_http_tables, self._config.store.url)
         host = self._config.allowed_hosts[0] if self._config.allowed_hosts else self.address.host
         place = Place(host, f"http://{self.address}", self.subscriptions.source)
         side = DurableSide(self._node, tables, self._config.webhooks, place, self.subscriptions.encode)

@@ -142,6 +142,11 @@ class DurableCore:
         """The id of this broker's log; empty if it has no store."""
         return "" if self._shared.storage is None else self._shared.storage.log
 
+    @property
+    def preferred_storage(self) -> str:
+        """The storage that keeps what a client publishes that connects now; empty if none is known."""
+        return self._publications.preferred()
+
     def home(self, client: Client) -> str:
         """The storage that keeps what a client publishes, from when it connects until it goes; empty if none is known.
         The host tells the client: it says so when it connects the next time, unless everything has settled."""

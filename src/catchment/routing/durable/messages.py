@@ -260,10 +260,6 @@ BETWEEN_STORAGES: Final[tuple[type[BrokerMessage], ...]] = (Reach, Durable, Plac
 Directed = Span | At | Offer | Kept | Knows | Ask
 
 
-# What brokers say to each other besides the messages of their routing system.
-BETWEEN_STORAGES: Final[tuple[type[BrokerMessage], ...]] = (Durable, Place, Span, At, Offer, Kept, Knows)
-
-
 def session_after(last: int, now: Time) -> int:
     """The number of a client's next session: greater than the last, and than those of a process that forgot it."""
     return max(last + 1, now)
