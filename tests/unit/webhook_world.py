@@ -67,7 +67,7 @@ class World:
         )
         push = push_of({"sink": SINK, "protocol": "HTTP", **(given or {})})
         permission = Permission("callback", None, 0.0) if permission is None else permission
-        self.kept = KeptWebhook(revisions or Revisions({}), push, "the-key", permission)
+        self.kept = KeptWebhook(revisions or Revisions({}), push, "the-key", "1a2b", permission)
         self.taken = []
         self.gone = []
         self.webhook = Webhook(

@@ -1,12 +1,15 @@
 """A durable identity of the HTTP side: a webhook, or a durable subscription with a reader. To the node it is a client.
 
 Its name begins with `@` and has the broker's name in it: durable identities are known in the whole network, and two
-brokers may each have a webhook `audit`.
+brokers may each have a webhook `audit`. It also ends with a text that was drawn when it was made. So one that is made
+after another of the same id was deleted gets nothing that was meant for that one, not even from a storage that has not
+heard of the deletion yet.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -24,6 +27,8 @@ from catchment.routing.durable.messages import (
     TellLostLog,
 )
 from catchment.routing.messages import Client, Deliver, DeliverSequence, Gap, Refuse, Wanted
+
+log = logging.getLogger("catchment.broker")
 
 # How long a request over HTTP waits until all storages know of a durable subscription. It is answered then anyway.
 EFFECT_S_MAX: Final = 5.0
@@ -93,9 +98,12 @@ class DurableClient:
     def cancel(self, id: str) -> None:
         self._ask(CancelDurable(self.identity, id))
 
-    def forget(self) -> None:
-        """It will never come back."""
-        self._ask(Forget(self.identity))
+    def forget(self, id: str) -> None:
+        """It will never come back. `id` is that of its subscription."""
+        for request in (CancelDurable(self.identity, id), Forget(self.identity)):
+            for refusal in self._node.ask(self._client, request):
+                # There is nobody who could do something about it: what it is due stays until somebody forgets it.
+                log.warning("not forgotten", extra={"identity": self.identity, "reason": str(refusal.error)})
 
     def _ask(self, request: DurableRequest) -> None:
         if refusals := self._node.ask(self._client, request):

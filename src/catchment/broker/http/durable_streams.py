@@ -59,10 +59,12 @@ _DELETED: Final = "deleted"
 
 
 class KeptStream(Struct, frozen=True):
-    """A durable subscription as it is kept. `key` is the secret of its places. `gone`: it is being deleted."""
+    """A durable subscription as it is kept. `key` is the secret of its places. `born` is drawn when it is made.
+    `gone`: it is being deleted."""
 
     revisions: Revisions
     key: str
+    born: str
     gone: str = ""
 
 
@@ -231,7 +233,7 @@ class DurableStream:
         self.places = Places(kept.key)
         self.reader: DurableReader | None = None
         self.missing: tuple[str, ...] = ()
-        identity = f"@http/{node.name}/{id}"
+        identity = f"@http/{node.name}/{id}/{kept.born}"
         self.client = DurableClient(node, identity, self._on_entry, self._on_lost, self._on_lost_log)
 
     def read(self, after: str | None, must_return: bool) -> DurableReader:
@@ -318,7 +320,7 @@ class DurableStreams:
         async with self._changing:
             if len(self._by_id) >= DURABLE_STREAMS_MAX:
                 raise FullError(f"DURABLE_STREAMS_MAX is {DURABLE_STREAMS_MAX:,}: delete some first")
-            kept = KeptStream(Revisions(interest_members(given)), token_hex(16))
+            kept = KeptStream(Revisions(interest_members(given)), token_hex(16), token_hex(4))
             stream = DurableStream(id, kept, self._node, self._encode)
             self._by_id[id] = stream
             try:
@@ -355,7 +357,7 @@ class DurableStreams:
             return resource
 
     async def _finish_delete(self, stream: DurableStream) -> None:
-        self._with_client(stream, lambda client: client.forget())
+        self._with_client(stream, lambda client: client.forget(stream.kept.revisions.id))
         await self._tables.call(lambda tables: tables.drop("stream", stream.id))
         del self._by_id[stream.id]
 

@@ -57,9 +57,9 @@ class WebhookPages:
         id, limit = request.path_params["id"], limit_of(request)
         after = number_of(request.query_params.get("after", "0"), "after")
         letters = await self._catalog.webhooks.dead(id, after, limit + 1)
-        page = [_head(letter) for letter in letters[:limit]]
-        link = f'</subscriptions/{id}/dead?limit={limit}&after={letters[limit - 1].number}>; rel="next"'
-        return answer(page, headers={"Link": link} if len(letters) > limit else {})
+        page = letters[:limit]
+        link = f'</subscriptions/{id}/dead?limit={limit}&after={page[-1].number}>; rel="next"' if page else ""
+        return answer([_head(letter) for letter in page], headers={"Link": link} if len(letters) > limit else {})
 
     async def show_dead(self, request: Request) -> Response:
         letter = await self._catalog.webhooks.letter(request.path_params["id"], _number(request))

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from bisect import bisect_right
 from collections.abc import Mapping
+from secrets import token_hex
 from typing import Any, Final
 
 import msgspec
@@ -47,9 +48,19 @@ class Running:
 
     def __init__(self, id: str, kept: KeptWebhook, around: Surroundings, node: Node, dead: DeadTotal) -> None:
         self.webhook = Webhook(id, kept, around, self._taken, self._end, dead)
-        self.client = DurableClient(node, identity_of(node, id), self._on_entry, self._on_lost, self._on_lost_log)
+        self._node = node
+        self.client = self._made_client(kept.born)
         self.missing: tuple[str, ...] = ()
         self._task: asyncio.Task[None] | None = None
+
+    def _made_client(self, born: str) -> DurableClient:
+        identity = f"@webhook/{self._node.name}/{self.webhook.id}/{born}"
+        return DurableClient(self._node, identity, self._on_entry, self._on_lost, self._on_lost_log)
+
+    def begin_anew(self, born: str) -> None:
+        """With another identity: the one before was forgotten."""
+        self.client = self._made_client(born)
+        self.client.up()
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self.webhook.run())
@@ -86,7 +97,7 @@ class Running:
     def _end(self) -> None:
         """The sink is retired: nothing waits for it any longer."""
         if self.client.is_up:
-            self.client.forget()
+            self.client.forget(self.webhook.kept.revisions.id)
             self.client.down()
 
     @property
@@ -146,7 +157,7 @@ class Webhooks:
             if len(self._by_id) >= WEBHOOKS_MAX:
                 raise FullError(f"WEBHOOKS_MAX is {WEBHOOKS_MAX:,}: delete some first")
             self._rules.check_target(target_of(given.get("sink")))
-            kept = KeptWebhook(Revisions(interest_members(given)), push_of(given), new_key())
+            kept = KeptWebhook(Revisions(interest_members(given)), push_of(given), new_key(), token_hex(4))
             running = Running(id, kept, self._around, self._node, DeadTotal())
             self._by_id[id] = running
             try:
@@ -175,8 +186,8 @@ class Webhooks:
             if (push.sink, push.rate) != (before.push.sink, before.push.rate):
                 kept = replace(kept, permission=Permission(), key=new_key())
             if before.gone:
-                # Its identity was forgotten, so it begins anew.
-                running.client.up()
+                kept = replace(kept, born=token_hex(4))
+                running.begin_anew(kept.born)
             await self._subscribe(running, before.revisions, kept, is_new=bool(before.gone))
             running.webhook.edit(kept)
             await self._keep(running)
@@ -202,10 +213,10 @@ class Webhooks:
             return resource
 
     async def _finish_delete(self, id: str) -> None:
-        client = self._by_id[id].client
-        client.up()
-        client.forget()
-        client.down()
+        running = self._by_id[id]
+        running.client.up()
+        running.client.forget(running.webhook.kept.revisions.id)
+        running.client.down()
         await self._around.tables.call(lambda tables: tables.drop("webhook", id))
         del self._by_id[id]
 
@@ -287,7 +298,3 @@ class Webhooks:
         ids = self.ids
         start = bisect_right(ids, after)
         return [self._by_id[id] for id in ids[start : start + limit]], start + limit < len(ids)
-
-
-def identity_of(node: Node, id: str) -> str:
-    return f"@webhook/{node.name}/{id}"

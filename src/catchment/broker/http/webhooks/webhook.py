@@ -62,11 +62,13 @@ log = logging.getLogger("catchment.broker")
 
 
 class KeptWebhook(Struct, frozen=True):
-    """A webhook as it is kept. `key` is the secret of its callback. `gone` is why it has ended, if it has."""
+    """A webhook as it is kept. `key` is the secret of its callback. `born` is drawn when it begins. `gone` is why it
+    has ended, if it has."""
 
     revisions: Revisions
     push: Push
     key: str
+    born: str
     permission: Permission = Permission()
     gone: str = ""
 
