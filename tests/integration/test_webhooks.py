@@ -316,10 +316,10 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 def test_a_broker_killed_after_the_answer_sends_the_same_event_again(tmp_path, sink):
-    """Three times: the sink kills the broker while it answers 2xx. Nothing is lost, and the order stays."""
+    """Twice: the sink kills the broker while it answers 2xx. Nothing is lost, and the order stays."""
     port = free_port()
     ids = [str(n) for n in range(30)]
-    killing = {"5", "6", "20"}
+    killing = {"5", "20"}
     accepted = []
 
     def answer(asked):
@@ -339,12 +339,11 @@ def test_a_broker_killed_after_the_answer_sends_the_same_event_again(tmp_path, s
         add(http, sink)
         stored = http.post("/events?ack=stored", content=json.dumps([data_event(id) for id in ids]),
                            headers={"Content-Type": "application/cloudevents-batch+json"})  # fmt: skip
-        assert stored.status_code in (200, 502) or killing != {"5", "6", "20"}
+        assert stored.status_code in (200, 502) or killing != {"5", "20"}
         until(lambda: process.poll() is not None)
-    for _ in range(2):
-        with serving(tmp_path, port) as (process, http):
-            running[:] = [process]
-            until(lambda process=process: process.poll() is not None)
+    with serving(tmp_path, port) as (process, http):
+        running[:] = [process]
+        until(lambda: process.poll() is not None)
     with serving(tmp_path, port) as (process, http):
         running[:] = [process]
         until(lambda: status(http)["waiting"] == 0 and accepted[-1:] == ["29"])
@@ -353,7 +352,7 @@ def test_a_broker_killed_after_the_answer_sends_the_same_event_again(tmp_path, s
     # order: without the repeats the list is the one that was published.
     firsts = list(dict.fromkeys(accepted))
     assert firsts == ids
-    assert all(accepted.count(id) >= 2 for id in ("5", "6", "20"))
+    assert all(accepted.count(id) >= 2 for id in ("5", "20"))
     positions = [ids.index(id) for id in accepted]
     for earlier, later in pairwise(positions):
         assert later <= earlier + 1

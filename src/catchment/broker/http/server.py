@@ -131,8 +131,12 @@ class HttpSide:
         host = self._config.allowed_hosts[0] if self._config.allowed_hosts else self.address.host
         place = Place(host, f"http://{self.address}", self.subscriptions.source)
         side = DurableSide(self._node, tables, self._config.webhooks, place, self.subscriptions.encode)
+        try:
+            await side.open()
+        except BaseException:
+            await side.close("the broker does not start")
+            raise
         self.catalog.durable = side
-        await side.open()
 
     @property
     def connections_count(self) -> int:
