@@ -1,4 +1,4 @@
-"""Every store does what a slow, obvious one does, whatever is asked of it in whatever order, with restarts in between."""
+"""Every store does what a slow, obvious one does, whatever is asked of it in any order, with restarts in between."""
 
 import shutil
 
