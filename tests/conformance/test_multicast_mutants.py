@@ -176,7 +176,7 @@ def silenced(patch: pytest.MonkeyPatch, method: str, kind: type, when: Callable[
 
 
 def a_first_subscriber_does_not_graft(patch: pytest.MonkeyPatch) -> None:
-    silenced(patch, "_on_client", Graft, lambda core: True)
+    silenced(patch, "_requested", Graft, lambda core: True)
 
 
 def a_graft_is_not_passed_on(patch: pytest.MonkeyPatch) -> None:

@@ -53,33 +53,27 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final, assert_never
 
-from catchment.errors import CatchmentError, RemoteProtocolError, shown
+from catchment.errors import RemoteProtocolError, shown
 from catchment.model.filter import Filter
 from catchment.routing.core import Inspection, Table, Work
 from catchment.routing.messages import (
     SECOND,
     Action,
     Client,
-    ClientDown,
     ClientRequest,
-    ClientUp,
     Deliver,
     Forward,
     Header,
-    HostMessage,
     Interface,
     Keep,
-    LinkDown,
-    LinkUp,
     Neighbor,
-    Refuse,
     Routed,
     Send,
     SetTimer,
     Time,
-    TimerFired,
 )
 from catchment.routing.parts.clients import ClientSide
+from catchment.routing.parts.dispatch import DispatchingCore
 from catchment.routing.parts.distance_vectors import INFINITY_MAX, Distances, DistanceVectors, RouteChange
 from catchment.routing.parts.newest import Newest
 from catchment.routing.parts.recall import RecallingMatcher
@@ -99,7 +93,7 @@ PUBLISHERS_MAX: Final = 100_000
 PropagationMessage = Distances | Filtered
 
 
-class PropagationCore:
+class PropagationCore(DispatchingCore[PropagationMessage]):
     """A broker of filter propagation."""
 
     def __init__(self, name: str, settings: PropagationSettings | None = None) -> None:
@@ -131,52 +125,37 @@ class PropagationCore:
 
     # --- messages ---
 
-    def on_message(
-        self, message: ClientRequest | HostMessage | PropagationMessage, source: Interface, now: Time
-    ) -> list[Action]:
-        match message:
-            case LinkUp() | LinkDown() | Distances() | Filtered():
-                assert isinstance(source, Neighbor)
-                return self._on_neighbor(message, source, now)
-            case TimerFired():
-                act = self._timers.pop(message.name, None)
-                return [] if act is None else act(now)
-            case ClientUp():
-                assert isinstance(source, Client)
-                self.clients.client_up(source, message)
-                return []
-            case ClientDown():
-                assert isinstance(source, Client)
-                self._client_wants.client_down(source)
-                return self._own_changed(now)
-            case _:
-                assert isinstance(source, Client)
-                try:
-                    due = self._client_wants.request(message, source)
-                except CatchmentError as problem:
-                    return [Refuse(source, problem)]
-                return due + self._own_changed(now)
+    def _requested(self, message: ClientRequest, source: Client, now: Time) -> list[Action]:
+        return self._client_wants.request(message, source) + self._own_changed(now)
 
-    def _on_neighbor(
-        self, message: LinkUp | LinkDown | Distances | Filtered, source: Neighbor, now: Time
-    ) -> list[Action]:
-        change = RouteChange()
-        try:
-            match message:
-                case LinkUp():
-                    self.vectors.up(source)
-                case LinkDown():
-                    change = self.vectors.down(source)
-                    for tree in self._filters.values():
-                        tree.told.pop(source, None)
-                case Distances():
-                    change = self.vectors.heard(message, source)
-                case Filtered():
-                    return self._on_filter(message.publisher, message.wanted, source, now)
-                case _:
-                    assert_never(message)
-        except CatchmentError as problem:
-            return [Refuse(source, problem)]
+    def _client_down(self, client: Client, now: Time) -> list[Action]:
+        self._client_wants.client_down(client)
+        return self._own_changed(now)
+
+    def _link_up(self, neighbor: Neighbor, cost: int, now: Time) -> list[Action]:
+        self.vectors.up(neighbor)
+        return self.vectors.flush()
+
+    def _link_down(self, neighbor: Neighbor, now: Time) -> list[Action]:
+        change = self.vectors.down(neighbor)
+        for tree in self._filters.values():
+            tree.told.pop(neighbor, None)
+        return self._rerouted(change, now)
+
+    def _timer_fired(self, name: str, now: Time) -> list[Action]:
+        act = self._timers.pop(name, None)
+        return [] if act is None else act(now)
+
+    def _heard(self, message: PropagationMessage, source: Neighbor, now: Time) -> list[Action]:
+        match message:
+            case Distances():
+                return self._rerouted(self.vectors.heard(message, source), now)
+            case Filtered():
+                return self._on_filter(message.publisher, message.wanted, source, now)
+            case _:
+                assert_never(message)
+
+    def _rerouted(self, change: RouteChange, now: Time) -> list[Action]:
         # Distances first: a new parent must know that we are its child before it hears a filter.
         return self.vectors.flush() + self._follow(change, now)
 
