@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from catchment import Advertisement, Filter
-from catchment.model import advertisement, filter, language, pattern
+from catchment.model import advertisement, filter, language, pattern, strings
 from catchment.model.budget import BudgetSpent, budget, charge, share, steps_used, steps_worked
 from catchment.model.cesql import Cesql, implied
 from catchment.model.filter import RELATION_STEPS_MAX
+from catchment.model.globs import glob
 from catchment.model.pattern import Pattern
 from catchment.model.widening import WALK_STEPS_MAX
 from catchment.node import sliced
@@ -65,15 +66,49 @@ def test_a_budget_that_is_removed_is_missed(module, name, message, monkeypatch):
     assert max(turn.cost for turn in turns(lambda: AcyclicCore("broker"), only=message)) > TURN_STEPS_MAX
 
 
-def test_a_pattern_is_compared_within_one_budget(monkeypatch):
-    one, other = (Pattern(" -> ".join([f'[s glob "{text}"]'] * 60)) for text in ("*a?b*c" * 60, "*a?b?*c" * 60))
+def long_patterns() -> tuple[Pattern, Pattern]:
+    """The first covers the second. Each of 60 pairs of filters takes hundreds of steps to find that out."""
+    wide, narrow = "*a?b*c?d*e?f*g?h*", "*a?b*c?d*e?f*g?h*i?j*k?l*"
+    one, other = (Pattern(" -> ".join([f's glob "{text}"'] * 60)) for text in (wide, narrow))
+    _ = [each.routed for each in (*one.filters, *other.filters)]
+    return one, other
+
+
+def test_a_pattern_is_compared_within_one_budget():
+    one, other = long_patterns()
     before = steps_used()
-    assert not one.covers(other)
-    assert steps_used() - before <= 3 * RELATION_STEPS_MAX
-    monkeypatch.setattr(pattern, "RELATION_STEPS_MAX", 10**9)
+    assert one.filters[0].covers(other.filters[0])
+    one_pair = steps_used() - before
+    assert 60 * one_pair > 2 * RELATION_STEPS_MAX
     before = steps_used()
-    one.covers(other)
-    assert not one.filters[0].covers(other.filters[0])
+    assert not one.covers(other)  # past the budget: the sound answer
+    # It ends with the first pair past the budget.
+    assert RELATION_STEPS_MAX < steps_used() - before <= RELATION_STEPS_MAX + one_pair
+
+
+def test_the_budget_of_a_pattern_that_is_removed_is_missed(monkeypatch):
+    monkeypatch.setattr(pattern, "RELATION_STEPS_MAX", 50 * RELATION_STEPS_MAX)
+    one, other = long_patterns()
+    before = steps_used()
+    assert one.covers(other)
+    assert steps_used() - before > 2 * RELATION_STEPS_MAX
+
+
+def hard_strings() -> strings.Strings:
+    """A set whose shortest member only a large automaton finds."""
+    globs = frozenset(map(glob, ("*a?b*c?d*", "*e?f*g?h*", "*i?j*k?l*")))
+    return strings.Strings((strings.Piece(strings.ALL, wanted=globs),))
+
+
+def test_the_hash_of_a_set_of_strings_takes_bounded_steps(monkeypatch):
+    before = steps_used()
+    assert hash(hard_strings()) == hash(hard_strings())
+    assert steps_used() - before <= 2 * (strings.IDENTITY_STEPS_MAX + 1)
+    # With fifty times the budget: the count finds that it was removed.
+    monkeypatch.setattr(strings, "IDENTITY_STEPS_MAX", 50 * strings.IDENTITY_STEPS_MAX)
+    before = steps_used()
+    hash(hard_strings())
+    assert steps_used() - before > 5 * 2_000
 
 
 def test_an_advertisement_past_its_budget_stays_as_it_was_written():

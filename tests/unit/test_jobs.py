@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import get_args, get_type_hints
 
@@ -11,7 +12,7 @@ from catchment import Advertisement, Filter, Notification
 from catchment.errors import BadIdError, BadNotificationError
 from catchment.model.budget import steps_used
 from catchment.model.filter import RELATION_STEPS_MAX
-from catchment.node import Node
+from catchment.node import Node, jobs, node, sliced
 from catchment.node.jobs import SLICE_CANCELLED_MAX, SLICE_COMPARED_MAX, SLICE_PUBLISHED_MAX, SLICE_STEPS_MAX, TURN
 from catchment.node.kept import ClientState
 from catchment.routing.messages import (
@@ -31,6 +32,8 @@ from catchment.routing.messages import (
     Unadvertise,
     Unsubscribe,
 )
+from catchment.routing.parts.wanted import cancels
+from catchment.routing.siena import messages
 from catchment.routing.siena.acyclic import AcyclicCore
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.general import GeneralCore
@@ -350,6 +353,94 @@ def test_a_long_publication_is_handled_in_slices_and_answered_once():
     answers = [each for each in busy.bob.taken() if isinstance(each, tuple)]
     assert [(number, bool(refusals)) for _, number, refusals in answers] == [(5, False), (6, True), (7, False)]
     assert "bob" not in busy.node.core.clients
+
+
+# --- a budget that is removed is missed ---
+
+
+def each_turn(busy: Busy, counted: Callable[[], int], begin: Callable[[], None]) -> list[int]:
+    """By how much something grows or shrinks in each turn, from the one in which something begins."""
+    counts = [counted()]
+    begin()
+    counts.append(counted())
+    while busy.turn():
+        counts.append(counted())
+    return [abs(after - before) for before, after in pairwise(counts)]
+
+
+def compared(monkeypatch) -> list[int]:
+    """Subscriptions that an unsubscription is compared with. It covers none, and the samples show it at once."""
+    busy, asked = Busy(), []
+    busy.subscribe(3 * 256)
+    monkeypatch.setattr(sliced, "cancels", lambda wider, wanted: asked.append(1) or cancels(wider, wanted))
+    request = Unsubscribe("alice", Filter("z = 1"))
+    return each_turn(busy, lambda: len(asked), lambda: busy.node.requested(ALICE, 9, request))
+
+
+def cancelled_by_its_end(monkeypatch) -> list[int]:
+    busy = Busy()
+    busy.subscribe(MANY)
+    return each_turn(busy, lambda: busy.subscriptions, lambda: busy.node.client_down(ALICE))
+
+
+def cancelled_by_a_request(monkeypatch) -> list[int]:
+    busy = Busy()
+    busy.subscribe(MANY)
+    request = Unsubscribe("alice", Filter("x any"))
+    return each_turn(busy, lambda: busy.subscriptions, lambda: busy.node.requested(ALICE, 9, request))
+
+
+def forgotten_of_a_link(monkeypatch) -> list[int]:
+    busy = Busy()
+    busy.hear(Interest(announced=filters()))
+    return each_turn(busy, lambda: len(busy.node.core.remote), lambda: busy.node.link_down(SOUTH))
+
+
+def heard_of_a_link(monkeypatch) -> list[int]:
+    busy = Busy()
+    return each_turn(busy, lambda: len(busy.node.core.remote), lambda: busy.node.told(SOUTH, said(MANY)))
+
+
+def published(monkeypatch) -> list[int]:
+    busy = Busy()
+    batch = [Notification({"x": number}, source="bob", seq=number + 1) for number in range(3 * 1_024)]
+    return each_turn(busy, lambda: busy.node.totals.published, lambda: busy.node.published(BOB, [(0, batch)]))
+
+
+def said_while_waiting(monkeypatch) -> list[int]:
+    """Requests about an identity that is being taken down: they wait, and then they are done."""
+    busy = Busy()
+    busy.subscribe(MANY)
+    busy.node.client_down(ALICE)
+    for number in range(4 * 32):
+        busy.node.requested(BOB, number + 1, Subscribe("alice", str(number), Filter("x = 9")))
+    answered = lambda: sum(isinstance(each, tuple) for each in busy.bob.put)  # noqa: E731
+    return each_turn(busy, answered, lambda: None)
+
+
+BUDGETS = [
+    (sliced, "SLICE_COMPARED_MAX", 256, compared),
+    (sliced, "SLICE_CANCELLED_MAX", 64, cancelled_by_its_end),
+    (sliced, "SLICE_CANCELLED_MAX", 64, cancelled_by_a_request),
+    (node, "SLICE_CANCELLED_MAX", 64, forgotten_of_a_link),
+    (messages, "MESSAGE_FILTERS_MAX", 64, heard_of_a_link),
+    (node, "SLICE_PUBLISHED_MAX", 1_024, published),
+    (jobs, "SLICE_SAID_MAX", 32, said_while_waiting),
+]
+
+
+@pytest.mark.parametrize(("module", "name", "most", "counts"), BUDGETS)
+def test_no_turn_does_more_than_its_budget(module, name, most, counts, monkeypatch):
+    assert getattr(module, name) == most
+    in_turns = counts(monkeypatch)
+    assert max(in_turns) == most
+    assert sum(in_turns) >= 3 * most
+
+
+@pytest.mark.parametrize(("module", "name", "most", "counts"), BUDGETS)
+def test_a_budget_that_is_removed_is_missed(module, name, most, counts, monkeypatch):
+    monkeypatch.setattr(module, name, 10**9)
+    assert max(counts(monkeypatch)) > most
 
 
 def test_small_requests_take_no_turn():
