@@ -213,15 +213,18 @@ class Publications:
 
     def confirmed(self, source: str) -> list[Action]:
         """Tells the publisher of a source what is kept."""
-        storage = self._shared.storage
-        publisher = None if storage is None else storage.publisher_of(source)
-        if storage is None or publisher is None:
+        storage, name = self._shared.storage, self._shared.name
+        if storage is None:
             return []
+        actions: list[Action] = []
+        client, broker = storage.client_of(source), storage.broker_of(source)
         seq, settled = storage.kept(source), storage.is_settled(source)
-        if isinstance(publisher, Client):
-            return [Confirm(publisher, source, seq, self._shared.name, storage.log, settled)]
-        kept = Kept(publisher, self._shared.name, storage.log, source, seq, settled, last=storage.last(source))
-        return self._shared.paths.sent(kept, publisher)
+        if client is not None:
+            actions.append(Confirm(client, source, seq, name, storage.log, settled))
+        if broker is not None:
+            kept = Kept(broker, name, storage.log, source, seq, settled, last=storage.last(source))
+            actions += self._shared.paths.sent(kept, broker)
+        return actions
 
     # --- offers ---
 

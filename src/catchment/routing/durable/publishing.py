@@ -56,8 +56,9 @@ class Publisher:
     # Whether the home was asked what it keeps, and has not answered.
     is_asking: bool = False
     asked_at: Time = 0
-    # What the home had when everything after it was offered again.
+    # What the home had when everything after it was offered again, and when that was.
     offered_after: int | None = None
+    offered_at: Time = 0
 
     @property
     def has_room(self) -> bool:
@@ -158,10 +159,9 @@ class Publishing:
         if is_first and publisher.base is not None and publisher.base > kept.last:
             publisher.give_up()
             return None
-        is_repeated = publisher.offered_after == kept.last and now - publisher.asked_at < self._settings.retry_us
-        if is_repeated:
+        if publisher.offered_after == kept.last and now - publisher.offered_at < self._settings.retry_us:
             return []  # It is on its way again already: several gaps have the same cause.
-        publisher.asked_at, publisher.offered_after = now, kept.last
+        publisher.offered_at, publisher.offered_after = now, kept.last
         # If the home has nothing of what was offered here, what the client said is before the first.
         return self.offers(publisher, publisher.base if is_first else kept.last, missing)
 

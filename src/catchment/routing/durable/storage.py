@@ -77,8 +77,10 @@ class Storage:
         self._numbers: dict[str, LastNumber] = dict(opened.numbers)
         # By source: the last number that is durable.
         self._kept: dict[str, int] = {source: number.seq for source, number in opened.numbers.items()}
-        # By source: its client, or the name of the broker where it is.
-        self._publishers: dict[str, Client | str] = {}
+        # By source: its client, if that is here; and the broker that has offered something of it last. Both are told
+        # what is kept: an offer may still be on its way when the client has come here.
+        self._clients: dict[str, Client] = {}
+        self._brokers: dict[str, str] = {}
         self._waiting: deque[Unstored] = deque()
         # What the message that is being handled writes.
         self._writes: list[Write] = []
@@ -126,18 +128,23 @@ class Storage:
 
     def published_by(self, source: str, publisher: Client | str) -> None:
         """Where confirmations for a source go."""
-        if self._publishers.get(source) != publisher:
-            self._publishers.pop(source, None)
-            self._publishers[source] = publisher
-            if len(self._publishers) > PUBLISHERS_MAX:
-                del self._publishers[next(iter(self._publishers))]
+        if isinstance(publisher, Client):
+            self._clients[source] = publisher
+        elif self._brokers.get(source) != publisher:
+            self._brokers.pop(source, None)
+            self._brokers[source] = publisher
+            if len(self._brokers) > PUBLISHERS_MAX:
+                del self._brokers[next(iter(self._brokers))]
 
-    def publisher_of(self, source: str) -> Client | str | None:
-        return self._publishers.get(source)
+    def client_of(self, source: str) -> Client | None:
+        return self._clients.get(source)
+
+    def broker_of(self, source: str) -> str | None:
+        return self._brokers.get(source)
 
     def gone(self, client: Client) -> None:
-        for source in [source for source, publisher in self._publishers.items() if publisher == client]:
-            del self._publishers[source]
+        for source in [source for source, publisher in self._clients.items() if publisher == client]:
+            del self._clients[source]
 
     def kept(self, source: str) -> int:
         """The last number of a source that is durable."""
