@@ -119,7 +119,7 @@ class ToDurableClient(ToClient):
         self.simulation.confirmed(self.client, confirm)
 
     def take_effect(self, effect: TakeEffect) -> None:
-        self.simulation.durable[effect.identity].effective[effect.id] = effect.missing
+        self.simulation.took_effect(effect)
 
     def tell_lost_log(self, lost: TellLostLog) -> None:
         self.simulation.durable[lost.identity].lost_logs.append(lost)
@@ -153,10 +153,11 @@ class DurableSimulation(Simulation):
         settings = self.durability.by_broker.get(broker, self.durability.settings)
         if broker not in self._store_names:
             return DurableCore(broker, inner, None, settings), None
-        store = self.stores.get(broker) or self._new_store(broker)
+        store = self.stores.get(broker) or self.new_store(broker)
         return DurableCore(broker, inner, store.open(), settings), store
 
-    def _new_store(self, broker: str) -> SimStore:
+    def new_store(self, broker: str) -> SimStore:
+        """A store with an empty disk, for a broker that is down."""
         self._disks += 1
         node = partial(self._node, broker)
         rng = random.Random(self._disk_rng.randrange(1 << 30))
@@ -188,7 +189,12 @@ class DurableSimulation(Simulation):
     def lose_disk(self, broker: str) -> None:
         """The disk of a broker that is down is gone for ever: it gets a new one."""
         assert self.nodes[broker] is None, "a broker that runs has its disk"
-        self._new_store(broker)
+        self.new_store(broker)
+
+    def add_store(self, broker: str) -> None:
+        """A broker that is down has a store from its next start on."""
+        assert self.nodes[broker] is None, "a broker that runs has a store, or none"
+        self._store_names = (*self._store_names, broker)
 
     # --- clients ---
 
@@ -243,6 +249,10 @@ class DurableSimulation(Simulation):
         client.effective.pop(id, None)
         self.ask(identity, CancelDurable(identity, id))
 
+    def took_effect(self, effect: TakeEffect) -> None:
+        """A client is told that a change of its durable subscriptions is known."""
+        self.durable[effect.identity].effective[effect.id] = effect.missing
+
     # --- deliveries ---
 
     def delivered(self, client: SimClient, delivery: Deliver | DeliverSequence) -> None:
@@ -269,12 +279,15 @@ class DurableSimulation(Simulation):
         if epoch <= client.positions.get(log, 0):
             return  # A client that knows its positions takes nothing twice.
         client.positions[log] = epoch
-        got = Got(log, epoch, delivery.notification, delivery.subscriptions, delivery.lost)
-        client.taken.append(got)
+        self.took(client, Got(log, epoch, delivery.notification, delivery.subscriptions, delivery.lost))
         sim_client = self.client(client.identity)
         node = self.node_of(sim_client)
         if node is not None:
             node.taken(sim_client.interface, Taken(client.identity, log, epoch))
+
+    def took(self, client: DurableClient, got: Got) -> None:
+        """An application has taken a delivery."""
+        client.taken.append(got)
 
     # --- publications ---
 

@@ -21,6 +21,8 @@ from msgspec import Struct
 from catchment.model.notification import Notification
 from catchment.routing.parts.recall import RecallingMatcher
 
+# What most values are.
+_PLAIN: Final = frozenset((int, str, bool, type(None), bytes, float))
 # Memory of what was copied, by the id of the original.
 _Memo = dict[int, Any]
 _ATOMS: Final = (
@@ -74,7 +76,7 @@ def attributes_of(kind: type) -> tuple[str, ...]:
 def _copy_dict(original: dict[Any, Any], memo: _Memo) -> dict[Any, Any]:
     copy = memo[id(original)] = type(original)()
     for key, value in original.items():
-        copy[key] = _copy(value, memo)
+        copy[key] = value if type(value) in _PLAIN else _copy(value, memo)
     return copy
 
 
@@ -101,7 +103,7 @@ def _copy_object(original: Any, memo: _Memo) -> Any:
     copy = memo[id(original)] = object.__new__(type(original))
     attributes = copy.__dict__
     for name, value in original.__dict__.items():
-        attributes[name] = _copy(value, memo)
+        attributes[name] = value if type(value) in _PLAIN else _copy(value, memo)
     return copy
 
 
@@ -111,7 +113,7 @@ def _copy_with_slots(kind: type, names: tuple[str, ...]) -> Callable[[Any, _Memo
         for name in names:
             # A slot may be empty.
             if (value := getattr(original, name, memo)) is not memo:
-                object.__setattr__(copy, name, _copy(value, memo))
+                object.__setattr__(copy, name, value if type(value) in _PLAIN else _copy(value, memo))
         return copy
 
     return copier
@@ -136,15 +138,16 @@ _COPIERS: Final[dict[type, Callable[[Any, _Memo], Any]]] = {}
 
 # --- digests ------------------------------------------------------------------------------------
 
+_Walker = Callable[[Any, int, set[int]], Hashable]
+
 
 class Folding:
     """What makes no difference. Attributes are named `Class.attribute`; those of `relative` are numbers, counted from
-    the base that `digest` is given."""
+    the base that `digest` is given. All objects of a class have the same attributes."""
 
     def __init__(self, ignored: frozenset[str] = frozenset(), relative: frozenset[str] = frozenset()) -> None:
         self._ignored, self._relative = ignored, relative
-        # By class: its attributes that count, each with whether it is relative. None if they are in a dictionary.
-        self._plans: dict[type, tuple[tuple[str, bool], ...] | None] = {}
+        self._walkers: dict[type, _Walker] = dict.fromkeys(_PLAIN, _itself)
         # Frozen values by number: their digests are short.
         self._numbers: dict[Hashable, int] = {}
 
@@ -153,22 +156,34 @@ class Folding:
 
     def _walk(self, value: Any, base: int, seen: set[int]) -> Hashable:
         kind = type(value)
-        if kind in (int, str, bool, type(None), bytes, float):
-            return value  # type: ignore[no-any-return]
-        if issubclass(kind, Struct | Notification | tuple | frozenset):
-            return self._frozen(value, base, seen)
-        if kind in (RecallingMatcher, MethodType, FunctionType, BuiltinFunctionType) or isinstance(value, type | Enum):
-            return None
-        if id(value) in seen:
-            return "again"
-        seen.add(id(value))
-        if issubclass(kind, dict):
-            return frozenset([(self._walk(key, base, seen), self._walk(each, base, seen)) for key, each in value.items()])
-        if issubclass(kind, set):
-            return frozenset([self._walk(each, base, seen) for each in value])
-        if issubclass(kind, list | deque):
-            return tuple([self._walk(each, base, seen) for each in value])
-        return self._object(value, base, seen)
+        walker = self._walkers.get(kind)
+        if walker is None:
+            walker = self._walkers[kind] = self._walker_of(value, kind)
+        return walker(value, base, seen)
+
+    def _walker_of(self, value: Any, kind: type) -> _Walker:
+        for parents, walker in (
+            ((Struct, Notification, tuple, frozenset), self._frozen),
+            ((RecallingMatcher, MethodType, FunctionType, BuiltinFunctionType, type, Enum), _nothing),
+            ((dict,), self._dict),
+            ((set,), self._set),
+            ((list, deque), self._list),
+        ):
+            if issubclass(kind, parents):
+                return walker
+        return self._object_walker(kind, attributes_of(kind) or tuple(value.__dict__))
+
+    def _dict(self, value: dict[Any, Any], base: int, seen: set[int]) -> Hashable:
+        if not value:
+            return 0
+        walk = self._walk
+        return frozenset([(walk(key, base, seen), walk(each, base, seen)) for key, each in value.items()])
+
+    def _set(self, value: set[Any], base: int, seen: set[int]) -> Hashable:
+        return frozenset([self._walk(each, base, seen) for each in value])
+
+    def _list(self, value: Any, base: int, seen: set[int]) -> Hashable:
+        return tuple([self._walk(each, base, seen) for each in value]) if value else 0
 
     def _frozen(self, value: Any, base: int, seen: set[int]) -> Hashable:
         try:
@@ -180,20 +195,27 @@ class Folding:
             return (type(value).__name__, *(self._walk(field, base, seen) for field in fields))
         return tuple([self._walk(each, base, seen) for each in value])
 
-    def _object(self, value: Any, base: int, seen: set[int]) -> Hashable:
-        kind = type(value)
-        if kind not in self._plans:
-            names = attributes_of(kind)
-            self._plans[kind] = self._plan(kind, names) if names else None
-        plan = self._plans[kind]
-        if plan is None:
-            plan = self._plan(kind, tuple(value.__dict__))
-        parts: list[Hashable] = []
-        for name, is_relative in plan:
-            each = self._walk(getattr(value, name), base, seen)
-            parts.append(each - base if is_relative and isinstance(each, int) else each)
-        return tuple(parts)
-
-    def _plan(self, kind: type, names: tuple[str, ...]) -> tuple[tuple[str, bool], ...]:
+    def _object_walker(self, kind: type, names: tuple[str, ...]) -> _Walker:
         full = [(name, f"{kind.__name__}.{name}") for name in names]
-        return tuple((name, text in self._relative) for name, text in full if text not in self._ignored)
+        plan = [(name, text in self._relative) for name, text in full if text not in self._ignored]
+
+        def walker(value: Any, base: int, seen: set[int]) -> Hashable:
+            # Objects refer to each other in circles: each is walked once.
+            if id(value) in seen:
+                return "again"
+            seen.add(id(value))
+            parts: list[Hashable] = []
+            for name, is_relative in plan:
+                each = self._walk(getattr(value, name), base, seen)
+                parts.append(each - base if is_relative and isinstance(each, int) else each)
+            return tuple(parts)
+
+        return walker
+
+
+def _itself(value: Any, base: int, seen: set[int]) -> Hashable:
+    return value  # type: ignore[no-any-return]
+
+
+def _nothing(value: Any, base: int, seen: set[int]) -> Hashable:
+    return None

@@ -26,7 +26,7 @@ FOLDING: Final = Folding(
     frozenset((
         "Outflow.asked", "Outflow.asked_at", "Sending._least", "Publisher.asked_at", "LinkStates.version",
         "LinkStates._agreed", "LinkStates._trees", "LinkStates._hops", "Paths._version", "Paths._reached",
-        "Paths._storages", "Disk.log", "Disk.written",
+        "Paths._storages", "Table._owners", "Table._numbers", "Table._next_number", "Table.text_bytes", "Disk.log", "Disk.written",
     )),
     frozenset(("Storage._serial", "Storage._stored", "Unstored.serial", "Disk.serial")),
 )  # fmt: skip
@@ -47,6 +47,8 @@ class Bounds(Struct, frozen=True):
     stale_takes: int = 0
     # Timers that fire although something is under way.
     early_timers: int = 0
+    # Syncs of the first write alone, while more wait.
+    partial_syncs: int = 0
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {getattr(self, name)}" for name in self.__struct_fields__)
@@ -134,5 +136,7 @@ class Publisher:
     unkept: list[Notification] = field(default_factory=list)
     kept: int | None = None
     confirmed: int = 0
-    storage: str = ""
+    # Where its publications go, and whether all of them were taken by everybody.
+    home: str = ""
+    is_settled: bool = True
     must_resend: bool = False

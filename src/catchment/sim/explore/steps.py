@@ -29,7 +29,7 @@ _TEXTS: Final = {
     "lose": "{message} from {where} is lost",
     "double": "{message} from {where} arrives, and will arrive once more",
     "delay": "{message} from {where} falls behind the others",
-    "sync": "{where} syncs its next write",
+    "sync": "{where} syncs {count} of its writes",
     "answer": "the disk of {where} answers a question",
     "crash": "{where} crashes; {count} of its unsynced writes survive",
     "restart": "{where} starts again",
@@ -77,7 +77,7 @@ def _progress(world: World) -> Iterator[Step]:
         if world.channels[broker]:
             yield Step("deliver", broker)
         if world.brokers[broker].disk.written and world.is_up(broker):
-            yield Step("sync", broker)
+            yield Step("sync", broker, len(world.brokers[broker].disk.written))
         if world.brokers[broker].fetches:
             yield Step("answer", broker)
         if not world.is_up(broker):
@@ -123,6 +123,8 @@ def _faults(world: World) -> Iterator[Step]:
         if world.is_up(broker):
             for kept in range(len(world.brokers[broker].disk.written) + 1):
                 yield Step("crash", broker, kept, costs="crashes")
+            if len(world.brokers[broker].disk.written) > 1:
+                yield Step("sync", broker, 1, costs="partial_syncs")
     if world.is_linked:
         yield Step("cut", costs="cuts")
 
@@ -181,7 +183,7 @@ def _take_step(world: World, step: Step) -> None:
             world.channels[where] = (*rest, first)
             world.settle_paths()
         case "sync":
-            world.sync(where)
+            world.sync(where, step.count)
         case "answer":
             world.answer(where)
         case "crash":

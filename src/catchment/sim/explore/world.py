@@ -7,8 +7,9 @@ it alone is due the second notification, so that there is silence in what the re
 
 link      Messages arrive in order, each once, as the seam promises. Messages of durable delivery that go to one broker
           (`Directed`) may also be lost, doubled, or arrive late: over several links any of that happens to them.
-disk      Each write is synced in a step of its own (`Stored`). At a crash, any end of the unsynced writes is lost:
-          nothing if the process was killed, some or all of it if the power failed.
+disk      Writes are synced in a step of their own (`Stored`): all that wait, or now and then only the first of them.
+          At a crash, any end of the unsynced writes is lost: nothing if the process was killed, some or all of it if
+          the power failed.
 reader    It takes deliveries in steps of their own. It may leave and come, or appear elsewhere while its old process
           lives on and goes on taking (a session twice). What it has not taken when its connection ends, it never had.
 publisher As the client's library does: keeps what is not confirmed, publishes it again when it connects or is refused,
@@ -31,6 +32,7 @@ from catchment.routing.durable.messages import (
     Confirm,
     Directed,
     Durable,
+    Place,
     Reach,
     SubscribeDurable,
     TakeEffect,
@@ -55,7 +57,7 @@ from catchment.routing.messages import (
     SetTimer,
     TimerFired,
 )
-from catchment.routing.stored import Fetch, Persist, Stored
+from catchment.routing.stored import Fetch, Persist, PlaceRow, Stored
 from catchment.sim.explore.checks import (
     check_confirm_matches,
     check_confirmed,
@@ -191,11 +193,19 @@ class World:
                     self.deliver(sender, is_settling=True)
 
     def _says_nothing_new(self, sender: str) -> bool:
-        first = self.channels[sender][0] if self.channels[sender] else None
-        if not isinstance(first, Durable):
-            return isinstance(first, Reach)
-        row = self.core(other_of(sender)).table.row(first.identity, first.id)
-        return row is not None and row.version >= first.version
+        if not self.channels[sender]:
+            return False
+        first, table = self.channels[sender][0], self.core(other_of(sender)).table
+        match first:
+            case Reach():
+                return True
+            case Durable():
+                row = table.row(first.identity, first.id)
+                return row is not None and row.version >= first.version
+            case Place():
+                return table.place(first.identity) == PlaceRow(first.identity, first.session, first.broker)
+            case _:
+                return False
 
     def deliver(self, sender: str, *, keeps: bool = False, is_settling: bool = False) -> None:
         message, *rest = self.channels[sender]
@@ -278,6 +288,7 @@ class World:
         notification = Notification({"x": number}, source=PUBLISHER.name, seq=number)
         after = publisher.unkept[-1].seq if publisher.unkept else publisher.kept
         publisher.unkept.append(notification)
+        publisher.is_settled = False
         self._publish([notification], after)
 
     def _publish(self, notifications: list[Notification], after: int | None) -> None:
@@ -297,28 +308,31 @@ class World:
         if publisher.broker is not None:
             self.tell(publisher.broker, ClientDown(), PUBLISHER)
         publisher.broker = publisher.at = broker
-        self.tell(broker, ClientUp(PUBLISHER.name, storage=publisher.storage), PUBLISHER)
+        storage = "" if publisher.is_settled else publisher.home
+        self.tell(broker, ClientUp(PUBLISHER.name, storage=storage), PUBLISHER)
         home = self.core(broker).home(PUBLISHER)
-        if home != publisher.storage:
-            publisher.storage, publisher.kept = home, None
+        if home != publisher.home:
+            publisher.home, publisher.kept = home, None
         self.resend()
 
     def _confirmed(self, confirm: Confirm) -> None:
         check_confirmed(self, confirm.seq, confirm.settled)
         check_confirm_matches(confirm, self.publisher.published)
         publisher = self.publisher
-        if confirm.storage != publisher.storage:
-            publisher.storage, publisher.kept = confirm.storage, None
+        if confirm.storage != publisher.home:
+            publisher.home, publisher.kept = confirm.storage, None
         publisher.unkept = [each for each in publisher.unkept if (each.seq or 0) > confirm.seq]
         publisher.kept = max(publisher.kept or 0, confirm.seq) or None
         publisher.confirmed = max(publisher.confirmed, confirm.seq)
-        if confirm.settled and not publisher.unkept:
-            publisher.storage = ""
+        publisher.is_settled = confirm.settled and not publisher.unkept
 
     # --- disks and timers ---
 
-    def sync(self, broker: str) -> None:
-        serial = self.touched(broker).disk.sync()
+    def sync(self, broker: str, count: int = 1) -> None:
+        """The next writes are safe."""
+        disk = self.touched(broker).disk
+        for _ in range(count):
+            serial = disk.sync()
         self.tell(broker, Stored(serial), HOST)
 
     def answer(self, broker: str) -> None:
@@ -337,7 +351,8 @@ def other_of(broker: str) -> str:
 
 
 def beginning(bounds: Bounds, is_silent: bool) -> World:
-    """The world when everything is set up: both storages know both subscriptions, reader and publisher are at A."""
+    """The world when everything is set up: both storages know both subscriptions, the publisher is at A, the
+    reader at B."""
     world = World(bounds, is_silent)
     for broker in BROKERS:
         world.start(broker)
@@ -346,7 +361,7 @@ def beginning(bounds: Bounds, is_silent: bool) -> World:
     for client, text in filters.items():
         _subscribe(world, client, text)
     _settle(world)
-    world.connect_reader("A")
+    world.connect_reader("B")
     world.connect_publisher("A")
     _settle(world)
     return world
