@@ -101,6 +101,8 @@ class DurableClient:
     lost_logs: list[TellLostLog] = field(default_factory=list)
     # Connections so far: what was scheduled for an earlier one does not happen.
     connections: int = 0
+    # How far its clock is ahead.
+    clock_us: Time = 0
     is_resending: bool = False
 
     @property
@@ -114,19 +116,34 @@ class ToDurableClient(ToClient):
     """The sending side of a client's connection, with what durable delivery says."""
 
     simulation: DurableSimulation
+    # The number of the connection: what is said on an earlier one reaches nobody.
+    number: int
+
+    @property
+    def is_current(self) -> bool:
+        return self.simulation.durable[self.client.identity].connections == self.number
+
+    def deliver(self, delivery: Deliver) -> None:
+        if self.is_current:
+            ToClient.deliver(self, delivery)  # A class with slots is made anew: super() would not find it.
 
     def confirm(self, confirm: Confirm) -> None:
-        self.simulation.confirmed(self.client, confirm)
+        if self.is_current:
+            self.simulation.confirmed(self.client, confirm)
+
+    def end(self, reason: str) -> None:
+        assert not self.is_current, f"{self.client.identity} was ended: {reason}"
 
     def take_effect(self, effect: TakeEffect) -> None:
-        self.simulation.took_effect(effect)
+        if self.is_current:
+            self.simulation.took_effect(effect)
 
     def tell_lost_log(self, lost: TellLostLog) -> None:
         self.simulation.durable[lost.identity].lost_logs.append(lost)
 
     def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
         self.client.refused += [refusal.error for refusal in refusals]
-        if refusals:
+        if refusals and self.is_current:
             self.simulation.was_refused(self.client, refusals)
 
 
@@ -206,6 +223,20 @@ class DurableSimulation(Simulation):
         if identity in self.durable:
             self._disconnected(self.durable[identity])
 
+    def vanish(self, identity: str) -> str | None:
+        """The client is gone, and its broker does not know: whatever it says reaches nobody. Returns the broker."""
+        client = self.client(identity)
+        home = client.home if client.is_connected else None
+        client.is_connected, client.home = False, None
+        self._disconnected(self.durable_client(identity))
+        return home
+
+    def notice(self, identity: str, broker: str) -> None:
+        """The broker that a client has vanished from notices it."""
+        node, client = self.nodes[broker], self.client(identity)
+        if node is not None and client.interface in node.clients and client.home != broker:
+            node.client_down(client.interface)
+
     def _disconnected(self, client: DurableClient) -> None:
         client.waiting.clear()
         client.connections += 1
@@ -214,8 +245,8 @@ class DurableSimulation(Simulation):
     def greet(self, node: Node, client: SimClient) -> None:
         durable = self.durable_client(client.identity)
         durable.connections += 1
-        durable.session = session_after(durable.session, self.now)
-        outlet = ToDurableClient(self, client)
+        durable.session = session_after(durable.session, max(0, self.now + durable.clock_us))
+        outlet = ToDurableClient(self, client, durable.connections)
         seen, positions = dict(client.seen), dict(durable.positions)
         node.client_up(client.interface, client.identity, seen, outlet, durable.session, positions, durable.storage)
         self._know_home(node, client, durable)
