@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from catchment.routing.durable.messages import Confirm, TakeEffect, TellLostLog
 from catchment.routing.messages import BrokerMessage, Deliver, DeliverSequence, Gap, LinkMessage, Refuse, Routed
 from catchment.sim.network import Direction
 from catchment.wire.frames import delivery_frame, frame
@@ -74,6 +75,15 @@ class ToClient:
 
     def tell_gap(self, gap: Gap) -> None:
         self.client.gaps[gap.id] = gap
+
+    def confirm(self, confirm: Confirm) -> None:
+        """Only clients of a durable simulation ask for it."""
+
+    def take_effect(self, effect: TakeEffect) -> None:
+        pass
+
+    def tell_lost_log(self, lost: TellLostLog) -> None:
+        pass
 
     def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
         self.client.refused += [refusal.error for refusal in refusals]

@@ -113,6 +113,7 @@ class WantsChange(BrokerMessage, frozen=True):
 
 
 class OriginHeader(Header, frozen=True, gc=False):
-    """`origin` is the broker where the notification was published: the notification travels down that broker's tree."""
+    """`origin` is the broker where the notification was published: the notification travels down that broker's tree.
+    If filter propagation has one tree for all publishers, `origin` is its root."""
 
     origin: BrokerName
