@@ -331,7 +331,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "preprocessors.md").read_text("utf-
 def test_the_configuration_of_the_page_is_read(tmp_path: Path):
     (text,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     (tmp_path / "broker.toml").write_text(text, "utf-8")
-    core: Any = read_config(tmp_path / "broker.toml").make_core()
+    core: Any = read_config(tmp_path / "broker.toml").make_core().inner
     kinds = {name: type(place.router.copy.tagger).__name__ for name, place in core.places.items()}
     assert kinds == {"news": "KindTagger", "games": "KindTagger", "traffic": "KindTagger", "default": "FilterTagger"}
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterator
 from catchment.model.budget import steps_used
 from catchment.model.pattern import Pattern
 from catchment.node.jobs import SLICE_CANCELLED_MAX, SLICE_COMPARED_MAX, SLICE_STEPS_MAX
+from catchment.routing.durable.messages import DurableRequest
 from catchment.routing.messages import (
     CancelMany,
     ClientRequest,
@@ -34,7 +35,7 @@ Slices = Generator[None, None, list[Refuse]]
 Ask = Callable[[ClientRequest], list[Refuse]]
 
 
-def names_in(request: ClientRequest) -> tuple[str, ...]:
+def names_in(request: ClientRequest | DurableRequest) -> tuple[str, ...]:
     """The identities and clients that a request names."""
     return (request.identity, request.handler) if isinstance(request, MapIdentity) else (request.identity,)
 

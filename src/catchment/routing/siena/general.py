@@ -57,7 +57,7 @@ from catchment.routing.parts.recall import RecallingMatcher
 from catchment.routing.parts.remote import RemoteFilters
 from catchment.routing.siena.client_interest import ClientInterest
 from catchment.routing.siena.forwarding import Change, Forwarding
-from catchment.routing.siena.messages import OriginHeader, Wants, WantsChange
+from catchment.routing.siena.messages import OriginHeader, Wants, WantsChange, in_parts
 
 # Links that a notification may cross: more than the longest shortest path in a network that such brokers serve.
 HOPS_MAX: Final = 255
@@ -149,10 +149,13 @@ class GeneralCore(DispatchingCore[GeneralMessage]):
         return [action for _, change in self.own.flush() for action in self._state(change, now)]
 
     def _state(self, change: Change[Filter], now: Time) -> list[Action]:
-        # With the number of the record that it changes: a broker that does not have that record must not apply it.
-        before = self._wants_seq[self.name]
-        seq = self._wants_seq[self.name] = self._after(before, now)
-        return self._flooded(WantsChange(self.name, seq, before, change.withdrawn, change.announced))
+        actions: list[Action] = []
+        for withdrawn, announced in in_parts(change.withdrawn, change.announced):
+            # With the number of the record that it changes: a broker that does not have that record must not apply it.
+            before = self._wants_seq[self.name]
+            seq = self._wants_seq[self.name] = self._after(before, now)
+            actions += self._flooded(WantsChange(self.name, seq, before, withdrawn, announced))
+        return actions
 
     def _whole_wants(self, origin: str) -> Wants:
         return Wants(origin, self._wants_seq[origin], tuple(sorted(self.wants_of(origin), key=str)))

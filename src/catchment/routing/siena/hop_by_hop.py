@@ -16,7 +16,7 @@ Each architecture decides what its brokers say to each other (`_heard`), which f
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from catchment.model.filter import Filter
@@ -108,6 +108,13 @@ class HopByHopCore(DispatchingCore[M], ABC):
     def _on_link_down(self, neighbor: Neighbor) -> list[Action]:
         self._disconnect(neighbor)
         return []
+
+    def farewell(self, neighbor: Neighbor, most: int) -> Iterator[BrokerMessage]:
+        """The filters of a neighbor that is gone, as it would withdraw them (`LeavesInParts`)."""
+        filters = list(self.remote.of(neighbor.name))
+        if len(filters) > most:
+            for start in range(0, len(filters), most):
+                yield Interest(withdrawn=tuple(filters[start : start + most]))
 
     def _on_interest(self, message: Interest, source: Neighbor, now: Time) -> list[Action]:
         # What the message withdraws is not counted as room: the neighbor may not have announced it.

@@ -77,8 +77,8 @@ FILTER_TIMEOUT_S: Final = 0.25
 PUBLISHER_TIMEOUT_S: Final = 0.4
 BUDGET_COMPARISONS: Final = 3
 
-# How long brokers of `summary` wait for the next propagation.
-SUMMARY_PERIOD_MS: Final = 20.0
+# How long brokers of `summary` wait for the next propagation: so long that nothing is under way between two of them.
+SUMMARY_PERIOD_MS: Final = 50.0
 
 # Settings as they are written in a file.
 Settings = Mapping[str, Any]

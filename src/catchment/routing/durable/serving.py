@@ -1,0 +1,158 @@
+"""The broker that serves an identity: what its client was given of each log, and what it has taken.
+
+All of it is soft: a client that comes again, here or elsewhere, brings its positions along, and storages begin where
+they know that the client is.
+
+position     For each identity and log: all up to there was given to the client. It begins with what the client says,
+             or with the `floor` of the first share: what the storage knows to be acknowledged. A position below the
+             floor rises to it: what lies between was taken, or is nothing that the identity is due.
+share        The accept rule (`spans.py`). What is taken becomes deliveries. What is known is answered with what the
+             client has taken: perhaps an acknowledgement was lost. A gap is answered with `again`, once until the
+             position moves, and whenever the storage asks: more pieces that follow the same gap say nothing new.
+taken        The client has taken all that it was given up to an epoch. Only what the application has taken is
+             acknowledged (rule 5), never what was only given. When it has taken all, everything up to the position is
+             acknowledged, silence included.
+session      A share of another session than that of the client's connection is ignored: the storage has not heard yet
+             that the client has moved.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from catchment.model.notification import Notification
+from catchment.routing.durable.messages import At, Share, Taken
+from catchment.routing.durable.spans import Verdict, verdict
+from catchment.routing.messages import Action, Client, Deliver, Missed
+
+
+@dataclass(slots=True)
+class Given:
+    """What a client was given of one log. `position` is -1 as long as nobody has said where to begin."""
+
+    position: int = -1
+    storage: str = ""
+    # Epochs that were given and are not taken, in order.
+    outstanding: deque[int] = field(default_factory=deque)
+    # Whether this broker has asked the storage to send again, since the position moved last.
+    has_asked: bool = False
+
+    @property
+    def taken(self) -> int:
+        """Everything up to here was taken."""
+        return self.outstanding[0] - 1 if self.outstanding else self.position
+
+
+@dataclass(slots=True)
+class Served:
+    """An identity that is served here."""
+
+    identity: str
+    client: Client
+    session: int
+    logs: dict[str, Given] = field(default_factory=dict)
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """By log, what the client has taken."""
+        return {log: given.taken for log, given in self.logs.items() if given.position >= 0}
+
+
+class Serving:
+    """The identities that are served here."""
+
+    def __init__(self) -> None:
+        self._served: dict[str, Served] = {}
+
+    def __contains__(self, identity: str) -> bool:
+        return identity in self._served
+
+    def get(self, identity: str) -> Served | None:
+        return self._served.get(identity)
+
+    def of(self, client: Client) -> list[Served]:
+        """The identities that are served for a client, by name."""
+        served = [self._served[identity] for identity in sorted(self._served)]
+        return [each for each in served if each.client == client]
+
+    def all(self) -> list[Served]:
+        return [self._served[identity] for identity in sorted(self._served)]
+
+    def begin(self, identity: str, client: Client, session: int, positions: Mapping[str, int]) -> None:
+        logs = {log: Given(position) for log, position in positions.items()}
+        self._served[identity] = Served(identity, client, session, logs)
+
+    def end(self, identity: str) -> Served | None:
+        return self._served.pop(identity, None)
+
+    # --- shares ---
+
+    def share(
+        self, storage: str, log: str, share: Share, entries: tuple[tuple[int, Notification], ...]
+    ) -> tuple[list[Action], At | None]:
+        """What a storage says: the deliveries that follow, and what to answer."""
+        served = self._served.get(share.identity)
+        if served is None or served.session != share.session:
+            return [], None
+        given = served.logs.setdefault(log, Given())
+        given.storage = storage
+        given.position = max(given.position, share.floor)
+        match verdict(given.position, share.after, share.upto):
+            case Verdict.TAKE:
+                actions = self._take(served, log, given, share, entries)
+                # If nothing has to be taken by the client, all of it is taken.
+                return actions, None if given.outstanding else self._at(served, log, given)
+            case Verdict.KNOWN:
+                return [], self._at(served, log, given)
+            case Verdict.GAP:
+                # A question is always answered: the last answer may have been lost.
+                if given.has_asked and share.after != share.upto:
+                    return [], None
+                given.has_asked = True
+                return [], self._at(served, log, given, again=True)
+
+    def _take(
+        self, served: Served, log: str, given: Given, share: Share, entries: tuple[tuple[int, Notification], ...]
+    ) -> list[Action]:
+        actions: list[Action] = []
+        position, lost = given.position, share.lost
+        for place, ids in share.entries:
+            epoch, notification = entries[place]
+            # A piece may begin below the position: what lies there is known.
+            if epoch > position:
+                actions.append(Deliver(served.client, served.identity, notification, ids, log, epoch, lost))
+                given.outstanding.append(epoch)
+                lost = 0
+        if lost:
+            actions.append(Missed(served.client, served.identity, lost))
+        # To `upto`, not to the last entry: that there is nothing in between was said too.
+        given.position = share.upto
+        given.has_asked = False
+        return actions
+
+    def _at(self, served: Served, log: str, given: Given, again: bool = False) -> At:
+        return At(given.storage, log, served.identity, served.session, given.taken, again)
+
+    # --- what clients say ---
+
+    def skipped(self, delivery: Deliver) -> At | None:
+        """The client does not get a delivery: what to tell the storage."""
+        served = self._served.get(delivery.identity)
+        given = None if served is None else served.logs.get(delivery.log)
+        if served is None or given is None or delivery.epoch not in given.outstanding:
+            return None
+        given.outstanding.remove(delivery.epoch)
+        return self._at(served, delivery.log, given)
+
+    def taken(self, client: Client, message: Taken) -> At | None:
+        """What to tell the storage; None if the client was given nothing of that."""
+        served = self._served.get(message.identity)
+        given = None if served is None else served.logs.get(message.log)
+        if served is None or given is None or served.client != client or not given.storage:
+            return None
+        before = given.taken
+        while given.outstanding and given.outstanding[0] <= message.epoch:
+            given.outstanding.popleft()
+        return self._at(served, message.log, given) if given.taken > before else None
