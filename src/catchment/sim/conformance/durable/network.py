@@ -22,6 +22,8 @@ from catchment.sim.stores import SimStore
 from catchment.sim.topology import Topology
 
 DIRECTED: Final = get_args(Directed)
+# How long a broker that was started may not have heard of all storages.
+YOUNG_US: Final = 100 * MILLISECOND
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class CheckedSimulation(DurableSimulation):
         **options: Any,
     ) -> None:
         self.checker, self._flaws = checker, flaws
+        # By broker, when it was started last.
+        self.started_at: dict[str, Time] = {}
         self._flaw_rng = random.Random(options.get("seed", 1))
         super().__init__(topology, make_inner, durability, **options)
 
@@ -66,6 +70,11 @@ class CheckedSimulation(DurableSimulation):
         self.ledger(broker).is_lost = True
         self.checker.wants.forgotten_at(broker)
         super().lose_disk(broker)
+
+    def restart(self, broker: str) -> None:
+        if self.nodes[broker] is None:
+            self.started_at[broker] = self.now
+        super().restart(broker)
 
     # --- links ---
 
@@ -98,7 +107,9 @@ class CheckedSimulation(DurableSimulation):
         super().forget(identity)
 
     def took_effect(self, effect: TakeEffect) -> None:
-        self.checker.took_effect(effect, set(self.stores), self.now)
+        home = self.client(effect.identity).home
+        is_young = self.now - self.started_at.get(home or "", -YOUNG_US) < YOUNG_US
+        self.checker.took_effect(effect, set(self.stores), is_young, self.now)
         super().took_effect(effect)
 
     def delivered(self, client: SimClient, delivery: Deliver | DeliverSequence) -> None:

@@ -229,6 +229,10 @@ class Player:
         network = self.network
         self._heal_all()
         network.settle()
+        for reader in READERS:
+            # What was refused, because no storage was known.
+            self._ask_again(reader)
+        network.settle()
         self._check_whole()
         self.checker.wants.settled(set(network.stores), network.now)
         for storage in sorted(network.stores):
@@ -278,13 +282,12 @@ class Player:
             raise ViolationError(f"everything is taken, and {ledger.log} keeps {status.records} records: {status}")
 
 
-def transient_violations(network: CheckedSimulation) -> str | None:
-    """A transient subscriber gets nothing twice."""
+def check_transient(network: CheckedSimulation) -> None:
+    """A transient subscriber gets nothing twice, whatever publishers publish again."""
     seen: set[tuple[str | None, int | None]] = set()
     for delivery in network.client(WATCHER).received:
         assert isinstance(delivery, Deliver)
         key = (delivery.notification.source, delivery.notification.seq)
         if key in seen:
-            return f"{WATCHER} got {delivery.notification!r} twice"
+            raise ViolationError(f"{WATCHER} got {delivery.notification!r} twice")
         seen.add(key)
-    return None
