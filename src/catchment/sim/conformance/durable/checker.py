@@ -60,6 +60,7 @@ class DurableChecker:
     _readings: dict[tuple[str, str], Reading] = field(default_factory=dict)
     # Where each publication is recorded.
     _recorded: dict[Published, tuple[str, int]] = field(default_factory=dict)
+    _synced: dict[Published, tuple[str, int]] = field(default_factory=dict)
     # By identity and source: the number that was taken last.
     _last: dict[tuple[str, str], int] = field(default_factory=dict)
     _stored: dict[Published, tuple[Time, Notification]] = field(default_factory=dict)
@@ -88,6 +89,14 @@ class DurableChecker:
             raise ViolationError(f"{what}, which does not name {sorted(missing)}: they match {notification!r}")
         if wrong := named - may:
             raise ViolationError(f"{what}, which names {sorted(wrong)}: they do not match {notification!r}")
+
+    def synced(self, ledger: Ledger, record: Record) -> None:
+        """A record is synced: no crash takes it away."""
+        notification = record.notification
+        key, place = (notification.source or "", notification.seq or 0), (ledger.log, record.epoch)
+        before = self._synced.setdefault(key, place)
+        if before != place and not self.ledgers[before[0]].is_lost:
+            raise ViolationError(f"{key} is record {before[1]} of {before[0]} and record {place[1]} of {place[0]}")
 
     def _is_gone(self, place: tuple[str, int], notification: Notification) -> bool:
         """Whether a record was lost with a disk, or before it was synced."""
@@ -215,8 +224,8 @@ class DurableChecker:
 
     # --- effects ---
 
-    def took_effect(self, effect: TakeEffect, storages: set[str], is_young: bool, now: Time) -> None:
-        """With `is_young`, the broker that says so was started a moment ago, and may not know all storages yet."""
+    def took_effect(self, effect: TakeEffect, storages: set[str], young: set[str], now: Time) -> None:
+        """Of the storages that are `young`, the broker that says so may not have heard yet."""
         change = self.wants.last(effect.identity, effect.id)
         knowing = storages - set(effect.missing)
         for ledger in self.ledgers.values():
@@ -224,7 +233,7 @@ class DurableChecker:
                 row = ledger.durables.get((effect.identity, effect.id))
                 if row is not None and row.wanted == change.wanted:
                     continue
-                if not is_young:
+                if ledger.storage not in young:
                     raise ViolationError(f"{effect!r}: {ledger.storage} has {row!r}, asked was {change.wanted}")
                 knowing.discard(ledger.storage)
         if effect.missing and not self.has_failed:

@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 from catchment.model.notification import Notification
 from catchment.model.values import Value
 from catchment.node import Node
-from catchment.routing.durable.messages import Confirm, Directed, TakeEffect
+from catchment.routing.durable.messages import Confirm, Directed, Offer, TakeEffect
 from catchment.routing.messages import BrokerMessage, Deliver, DeliverSequence, Time
 from catchment.sim.clients import SimClient
 from catchment.sim.conformance.durable.checker import DurableChecker
@@ -22,7 +22,7 @@ from catchment.sim.stores import SimStore
 from catchment.sim.topology import Topology
 
 DIRECTED: Final = get_args(Directed)
-# How long a broker that was started may not have heard of all storages.
+# How long a broker that was started may not have heard of all storages, nor they of it.
 YOUNG_US: Final = 100 * MILLISECOND
 
 
@@ -58,7 +58,7 @@ class CheckedSimulation(DurableSimulation):
 
     def new_store(self, broker: str) -> SimStore:
         store = super().new_store(broker)
-        ledger = Ledger(broker, store.log, self.checker.recorded)
+        ledger = Ledger(broker, store.log, self.checker.recorded, self.checker.synced)
         self.checker.ledgers[ledger.log] = ledger
         store.disk = WatchedDisk(ledger)
         return store
@@ -81,7 +81,8 @@ class CheckedSimulation(DurableSimulation):
     def carry_message(self, way: Direction, message: BrokerMessage) -> None:
         self.checker.sent(way.sender.name, message)
         flaws, rng = self._flaws, self._flaw_rng
-        if isinstance(message, DIRECTED):
+        # Nobody waits for what is offered unasked: links are all that it relies on.
+        if isinstance(message, DIRECTED) and not (isinstance(message, Offer) and not message.is_stored):
             if flaws.loss and rng.random() < flaws.loss:
                 return
             if flaws.late and rng.random() < flaws.late:
@@ -107,9 +108,9 @@ class CheckedSimulation(DurableSimulation):
         super().forget(identity)
 
     def took_effect(self, effect: TakeEffect) -> None:
-        home = self.client(effect.identity).home
-        is_young = self.now - self.started_at.get(home or "", -YOUNG_US) < YOUNG_US
-        self.checker.took_effect(effect, set(self.stores), is_young, self.now)
+        young = {broker for broker, started_at in self.started_at.items() if self.now - started_at < YOUNG_US}
+        is_young = self.client(effect.identity).home in young
+        self.checker.took_effect(effect, set(self.stores), set(self.stores) if is_young else young, self.now)
         super().took_effect(effect)
 
     def delivered(self, client: SimClient, delivery: Deliver | DeliverSequence) -> None:
