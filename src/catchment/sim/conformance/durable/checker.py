@@ -65,6 +65,8 @@ class DurableChecker:
     _last: dict[tuple[str, str], int] = field(default_factory=dict)
     _stored: dict[Published, tuple[Time, Notification]] = field(default_factory=dict)
     _confirmed: Counter[str] = field(default_factory=Counter)
+    # Publications that were recorded on a disk that is gone.
+    _may_repeat: set[Published] = field(default_factory=set)
     # Lost records that clients were told of, by identity and log.
     told_lost: Counter[tuple[str, str]] = field(default_factory=Counter)
 
@@ -106,6 +108,13 @@ class DurableChecker:
 
     def _is_unsynced(self, place: tuple[str, int]) -> bool:
         return place[1] not in self.ledgers[place[0]].records
+
+    def lost(self, ledger: Ledger) -> None:
+        """A disk is gone for ever, with the numbers of all publishers: what they publish again comes again."""
+        ledger.is_lost = True
+        self.wants.forgotten_at(ledger.storage)
+        for record in ledger.records.values():
+            self._may_repeat.add((record.notification.source or "", record.notification.seq or 0))
 
     # --- messages ---
 
@@ -208,6 +217,8 @@ class DurableChecker:
 
     def _check_order(self, identity: str, notification: Notification) -> None:
         key, seq = (identity, notification.source or ""), notification.seq or 0
+        if (key[1], seq) in self._may_repeat:
+            return
         if seq <= self._last.get(key, 0):
             raise ViolationError(f"{identity} takes {seq} of {key[1]} after {self._last[key]}")
         self._last[key] = seq

@@ -51,6 +51,8 @@ class CheckedSimulation(DurableSimulation):
         self.checker, self._flaws = checker, flaws
         # By broker, when it was started last.
         self.started_at: dict[str, Time] = {}
+        # Storages that have lost their disk since the whole network was settled.
+        self.blank: set[str] = set()
         self._flaw_rng = random.Random(options.get("seed", 1))
         super().__init__(topology, make_inner, durability, **options)
 
@@ -67,8 +69,8 @@ class CheckedSimulation(DurableSimulation):
         return self.checker.ledgers[self.stores[broker].log]
 
     def lose_disk(self, broker: str) -> None:
-        self.ledger(broker).is_lost = True
-        self.checker.wants.forgotten_at(broker)
+        self.blank.add(broker)
+        self.checker.lost(self.ledger(broker))
         super().lose_disk(broker)
 
     def restart(self, broker: str) -> None:
@@ -110,7 +112,8 @@ class CheckedSimulation(DurableSimulation):
     def took_effect(self, effect: TakeEffect) -> None:
         young = {broker for broker, started_at in self.started_at.items() if self.now - started_at < YOUNG_US}
         is_young = self.client(effect.identity).home in young
-        self.checker.took_effect(effect, set(self.stores), set(self.stores) if is_young else young, self.now)
+        unheard = set(self.stores) if is_young else young | self.blank
+        self.checker.took_effect(effect, set(self.stores), unheard, self.now)
         super().took_effect(effect)
 
     def delivered(self, client: SimClient, delivery: Deliver | DeliverSequence) -> None:

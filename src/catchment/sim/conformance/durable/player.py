@@ -232,8 +232,10 @@ class Player:
         for reader in READERS:
             # What was refused, because no storage was known.
             self._ask_again(reader)
+            self._excuse_cancelled(reader)
         network.settle()
         self._check_whole()
+        network.blank.clear()
         self.checker.wants.settled(set(network.stores), network.now)
         for storage in sorted(network.stores):
             self._check_collected(storage)
@@ -255,6 +257,13 @@ class Player:
                 self._come(identity, network.topology.brokers[0])
         for reader in READERS:
             self._take_again(TakesAgain(reader))
+
+    def _excuse_cancelled(self, reader: str) -> None:
+        """What was cancelled and never made is unknown everywhere: nothing has to take effect."""
+        logs = [self.network.ledger(storage) for storage in self.network.stores]
+        for id, wanted in self.checker.wants.pending(reader).items():
+            if wanted is None and all((reader, id) not in ledger.durables for ledger in logs):
+                self.checker.wants.took_effect(reader, id, set(self.network.stores), self.network.now)
 
     def _check_whole(self) -> None:
         network, checker = self.network, self.checker
