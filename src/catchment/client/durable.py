@@ -174,6 +174,13 @@ class Durably:
                 break
         self.claim()
 
+    async def edit(self, identity: str, id: str, wanted: Wanted, known: DurableOne | None) -> None:
+        """`known` is the subscription, if this process has made it."""
+        is_group, via = (False, "") if known is None else (known.is_group, known.via)
+        if known is not None:
+            known.wanted, known.effective = wanted, asyncio.get_running_loop().create_future()
+        await self._owner.ask(SubscribeDurable(identity, id, wanted, via, is_group))
+
     async def rewind(self, identity: str, log_id: str, epoch: int, since: datetime | None) -> None:
         if (since is None) == (not log_id):
             raise BadIdError("rewind: give either since, or log and epoch")
