@@ -303,7 +303,7 @@ class DurableCore:
         for storage, log in storages.items():
             if self._paths.storages.get(storage, log) != log:
                 actions += self._places.told_lost(storage, log)
-        return actions + self._publications.ask_homes(now, is_all=True) + self._subscriptions.effective(now)
+        return actions + self._publications.ask_homes(now, is_all=True) + self._subscriptions.rerouted(now)
 
     # --- requests ---
 
