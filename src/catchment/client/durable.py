@@ -135,11 +135,15 @@ class Durably:
         if not taken_log.is_new(message.epoch):
             return
         queues = self._queues_of(message)
-        if not queues:
+        # What comes after something that waits must wait too: otherwise that would look as if it had come before.
+        if not queues or self._is_waited_for(message):
             self._keep_unclaimed(message, size)
             return
         for queue, receipt in zip(queues, taken_log.receipts(message.epoch, len(queues)), strict=True):
             queue.put_durable(message, receipt, size)
+
+    def _is_waited_for(self, message: DurableDelivery) -> bool:
+        return any(kept.log == message.log and kept.identity == message.identity for kept, _ in self._unclaimed)
 
     def _keep_unclaimed(self, message: DurableDelivery, size: int) -> None:
         # After a reconnect the broker sends again what was not taken.
