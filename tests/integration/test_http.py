@@ -257,7 +257,9 @@ BAD_SUBSCRIPTIONS = [
     {"types": []},
     {"source": ""},
     {"id": "a/b"},
-    {"sink": "https://example.com", "protocol": "HTTP"},
+    {"protocol": "HTTP"},
+    {"durable": "yes"},
+    {"sink": "https://example.com", "protocol": "HTTP", "durable": False},
     {"colour": "red"},
 ]
 
@@ -269,6 +271,19 @@ def test_bad_subscriptions(http, broker, subscription):
     assert answer.json()["detail"]
     assert http.get("/subscriptions").json() == []
     assert broker.node.clients.keys() == {PUBLISHER}
+
+
+@pytest.mark.parametrize("more", [{"durable": True}, {"sink": "https://example.com", "protocol": "HTTP"}])
+def test_a_broker_without_a_store_has_nothing_durable(http, more):
+    answer = http.post("/subscriptions", json=more)
+    assert (answer.status_code, "--store" in answer.json()["detail"]) == (501, True)
+    assert http.get("/subscriptions").json() == []
+
+
+def test_a_transient_subscription_does_not_change(http):
+    id = subscribe(http)
+    assert http.put(f"/subscriptions/{id}", json={"types": ["t"]}).status_code == 409
+    assert http.put("/subscriptions/none", json={}).status_code == 404
 
 
 def test_subscriptions_are_bounded(http, broker, live):

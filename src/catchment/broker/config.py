@@ -15,6 +15,9 @@ keep_days = 7               # drop what is older, taken or not, and tell whoever
 bytes_max = 10_000_000_000  # the same for what is more
 retain_days = 1             # keep what everybody has taken for so long, so that subscribers can go back to it
 
+[webhooks]
+allow = ["10.0.0.0/8"]      # where webhooks may go besides public addresses: `webhook_settings.py`
+
 [settings]                  # of the routing system, if it has any: `routing/systems.py`
 master = "south"            # siena hierarchical: the broker above; without one it is the root
 """
@@ -30,6 +33,7 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, Struct, ValidationError, convert
 
 from catchment.broker.hosts import ALLOWED_HOSTS_MAX, host_name
+from catchment.broker.webhook_settings import WebhookSettings
 from catchment.errors import InputError, shown
 from catchment.model.names import name_refusal
 from catchment.routing.durable.core import DurableCore
@@ -99,6 +103,7 @@ class Config:
     http: Address | None = None
     allowed_hosts: tuple[str, ...] = ()
     store: StoreConfig = field(default_factory=StoreConfig)
+    webhooks: WebhookSettings = field(default_factory=WebhookSettings)
 
     def __post_init__(self) -> None:
         self.store.check()
@@ -131,6 +136,7 @@ class _Table(Struct, forbid_unknown_fields=True):
     http: str | None = None
     allowed_hosts: list[str] = []
     store: StoreConfig = StoreConfig()
+    webhooks: WebhookSettings = WebhookSettings()
 
 
 def read_config(path: Path) -> Config:
@@ -154,4 +160,5 @@ def read_config(path: Path) -> Config:
         None if table.http is None else Address.parse(table.http, DEFAULT_HTTP_PORT),
         tuple(table.allowed_hosts),
         table.store,
+        table.webhooks,
     )

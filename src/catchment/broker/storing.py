@@ -29,6 +29,7 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from catchment.broker.config import Config
+from catchment.broker.keeping import Keeping
 from catchment.routing.messages import Time
 from catchment.routing.stored import Fetch, Persist, Stored, StoreDown, StoreMessage, StoreUp
 from catchment.store.interface import Store, StoreError, StoreFullError, StoreStatus
@@ -75,6 +76,7 @@ class Storing:
         self.opened = store.opened()
         self.say: Callable[[StoreMessage], None] = lambda message: None
         self.relieved: Callable[[], None] = lambda: None
+        self.keeping = Keeping()
         # For people: why it takes nothing, or no records. Empty if it works.
         self.problem = ""
         self.is_broken = False
@@ -109,6 +111,7 @@ class Storing:
 
     def persist(self, persist: Persist) -> None:
         self._waiting_count += len(persist.writes)
+        self.keeping.gave(persist.serial)
         self._put(persist)
 
     def fetch(self, fetch: Fetch) -> None:
@@ -197,6 +200,7 @@ class Storing:
             if isinstance(message, StoreUp):
                 self._put(_Mark())
             self.say(message)
+            self.keeping.heard(message)
         if self._was_behind and self._waiting_count <= WAITING_MAX // 2:
             self._was_behind = False
             self.relieved()
