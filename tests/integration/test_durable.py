@@ -388,7 +388,7 @@ def test_who_is_forgotten_is_due_nothing_and_begins_anew(tmp_path: Path) -> None
             await subscribed(reader, acks="manual")
             await publisher.publish(numbered(1, 3), ack="stored")
             await reader.forget()
-            await until(lambda: not a.core.table.knows("r"))
+            await until(lambda: not a.core.table.is_durable("r"))
             await publisher.publish(numbered(4, 4), ack="stored")
             subscription = await subscribed(reader)
             await publisher.publish(numbered(5, 5), ack="stored")
