@@ -190,6 +190,9 @@ class _Killing:
             expected = {publisher.name: publisher.last for publisher in publishers}
             while not all(self._has_all(reader, expected) for reader in self._came):
                 self._read_file()
+                for task in self._tasks:
+                    if task.done():
+                        task.result()  # a reader never ends by itself
                 await asyncio.sleep(0.05)
 
     def _has_all(self, reader: str, expected: dict[str, int]) -> bool:
