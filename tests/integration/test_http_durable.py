@@ -1,6 +1,7 @@
 """Durable subscriptions over HTTP, and publishing with ack=stored."""
 
 import json
+from typing import Any
 
 import httpx
 import pytest
@@ -48,8 +49,8 @@ def after(event):
 
 def all_events(http, count, path=EVENTS):
     """What a browser's EventSource gets: it reads until the stream ends, and comes back with the last id."""
-    events = []
-    headers = {}
+    events: list[Any] = []
+    headers: dict[str, str] = {}
     while len(events) < count:
         for event in read(http, path, count - len(events), headers):
             if event.event == "end":
@@ -107,7 +108,8 @@ def test_acknowledging_by_request(http):
     until(lambda: http.get("/subscriptions/orders").json()["status"]["state"] == "away")
     assert http.post("/subscriptions/orders/ack", json={"place": place}).status_code == 204
     assert ids_of(read(http, EVENTS, 2)) == ["2", "3"]
-    for bad in ({"place": place[:-1] + "x"}, {"place": 7}, {}, [], {"place": "d:" + "a" * 32 + ":99~" + "0" * 16}):
+    bodies: list[Any] = [{"place": place[:-1] + "x"}, {"place": 7}, {}, [], {"place": f"d:{'a' * 32}:99~{'0' * 16}"}]
+    for bad in bodies:
         assert http.post("/subscriptions/orders/ack", json=bad).status_code == 400
     assert http.post("/subscriptions/none/ack", json={"place": place}).status_code == 404
 

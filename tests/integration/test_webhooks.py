@@ -333,7 +333,7 @@ def test_a_broker_killed_after_the_answer_sends_the_same_event_again(tmp_path, s
         return 204
 
     sink.answer = answer
-    running = []
+    running: list[subprocess.Popen[str]] = []
     with serving(tmp_path, port) as (process, http):
         running[:] = [process]
         add(http, sink)

@@ -54,7 +54,8 @@ class Model:
             self.small[(name, *keys)] = write
 
     def read(self, fetch):
-        entries, lost, size = [], 0, 0
+        entries: list[Entry] = []
+        lost = size = 0
         for epoch in range(fetch.after + 1, min(fetch.upto, self.head) + 1):
             if (fetch.identity, epoch) not in self.due:
                 continue
@@ -85,7 +86,8 @@ class Model:
 
     def collect(self, now):
         """Returns how many records went, and what was lost by whom."""
-        before, lost = len(self.kept), {}
+        before = len(self.kept)
+        lost: dict[str, int] = {}
         for epoch in sorted(self.kept):
             age, size = self.retention.age_us_max, self.retention.bytes_max
             is_old = age is not None and self.records[epoch - 1].at < now - age

@@ -118,6 +118,11 @@ class Storing:
         self._put(fetch)
 
     @property
+    def waiting_count(self) -> int:
+        """Writes that wait for the disk."""
+        return self._waiting_count
+
+    @property
     def is_behind(self) -> bool:
         """Whether so much waits for the disk that publishers should wait. `relieved` tells when it no longer does."""
         if self._waiting_count > WAITING_MAX:

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from catchment.client.connection import ConnectionToBroker
 from catchment.client.deliveries import Queue
+from catchment.client.problems import ConnectionLostError
 from catchment.client.state import Begun, StateFile
 from catchment.client.taking import Taking
 from catchment.errors import BadIdError, shown
@@ -54,6 +55,9 @@ class Owner(Protocol):
 
     @property
     def connection(self) -> ConnectionToBroker | None: ...
+
+    @property
+    def is_over(self) -> bool: ...
 
     async def ask(self, request: DurableRequest) -> None: ...
 
@@ -157,6 +161,18 @@ class Durably:
             self.deliver(message, size)
 
     # --- asking ---
+
+    async def subscribe(self, subscription: DurableOne) -> None:
+        """Asked for twice it is the same: so it is asked again if the connection is lost before the answer comes."""
+        while True:
+            try:
+                await self._owner.ask(request_of(subscription))
+            except ConnectionLostError:
+                if self._owner.is_over:
+                    raise
+            else:
+                break
+        self.claim()
 
     async def rewind(self, identity: str, log_id: str, epoch: int, since: datetime | None) -> None:
         if (since is None) == (not log_id):

@@ -142,6 +142,11 @@ class DurableCore:
         """The id of this broker's log; empty if it has no store."""
         return "" if self._shared.storage is None else self._shared.storage.log
 
+    def storages(self) -> list[tuple[str, str, bool]]:
+        """The storages that are known: name, log, and whether they can be reached now."""
+        reached = self._paths.reached
+        return [(name, log, name in reached) for name, log in self._paths.storages.items()]
+
     @property
     def preferred_storage(self) -> str:
         """The storage that keeps what a client publishes that connects now; empty if none is known."""
@@ -298,7 +303,7 @@ class DurableCore:
         for storage, log in storages.items():
             if self._paths.storages.get(storage, log) != log:
                 actions += self._places.told_lost(storage, log)
-        return actions + self._publications.ask_homes(now, is_all=True) + self._subscriptions.effective(now)
+        return actions + self._publications.ask_homes(now, is_all=True) + self._subscriptions.rerouted(now)
 
     # --- requests ---
 

@@ -39,6 +39,8 @@ class Effects:
     def __init__(self, name: str) -> None:
         self._name = name
         self._waiting: dict[tuple[str, str], Waiting] = {}
+        # Those whose state has changed since `effective` looked at them.
+        self._changed: dict[tuple[str, str], None] = {}
         self.has_timer = False
         # How often storages were asked since a client asked for something.
         self.asked = 0
@@ -54,6 +56,7 @@ class Effects:
     def wait(self, client: Client, row: DurableRow) -> None:
         self.asked = 0
         self._waiting[row.identity, row.id] = Waiting(client, row)
+        self._changed[row.identity, row.id] = None
 
     def client_down(self, client: Client) -> None:
         for key in [key for key, waiting in self._waiting.items() if waiting.client == client]:
@@ -64,16 +67,25 @@ class Effects:
         waiting = self._waiting.get((identity, id))
         if waiting is not None and version >= waiting.row.version:
             waiting.knowers.add(storage)
+            self._changed[identity, id] = None
 
     def effective(self, storages: Mapping[str, str], reached: frozenset[str]) -> list[TakeEffect]:
-        """The changes that have taken effect. They are waited for no longer."""
+        """The changes that have taken effect since the last call. They are waited for no longer."""
         complete: list[TakeEffect] = []
-        for key, waiting in list(self._waiting.items()):
+        # Only those that somebody has answered: many may wait at once.
+        changed, self._changed = self._changed, {}
+        for key in changed:
+            if (waiting := self._waiting.get(key)) is None:
+                continue
             missing = tuple(name for name in sorted(storages) if name not in waiting.knowers)
             if not any(name in reached for name in missing):
                 del self._waiting[key]
                 complete.append(TakeEffect(waiting.client, *key, missing))
         return complete
+
+    def rerouted(self) -> None:
+        """Who can be reached has changed: a storage that was waited for may be gone."""
+        self._changed = dict.fromkeys(self._waiting)
 
     def questions(self, storages: Mapping[str, str], reached: frozenset[str]) -> list[Ask]:
         """Asks the storages that can be reached and have not answered."""

@@ -140,6 +140,11 @@ class Subscriptions:
         questions = self._effects.questions(paths.storages, paths.reached)
         return [action for ask in questions for action in paths.sent(ask, ask.storage)]
 
+    def rerouted(self, now: Time) -> list[Action]:
+        """Who can be reached has changed."""
+        self._effects.rerouted()
+        return self.effective(now)
+
     def effective(self, now: Time) -> list[Action]:
         """Tells clients what has taken effect; while something has not, a timer runs."""
         if not self._effects:
