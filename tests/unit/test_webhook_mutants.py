@@ -24,7 +24,7 @@ def acknowledges_before_the_answer(patch):
     async def attempted(webhook, courier):
         entry = webhook._entries[0]
         webhook._taken(entry.log, entry.epoch)
-        await attempt(webhook, courier)
+        return await attempt(webhook, courier)
 
     patch.setattr(Webhook, "_attempt", attempted)
     return test_webhook.test_entries_are_sent_in_order_and_acknowledged_after_the_answer
@@ -97,10 +97,11 @@ def lets_the_next_entry_overtake(patch):
     attempt = Webhook._attempt
 
     async def attempted(webhook, courier):
-        await attempt(webhook, courier)
-        if webhook._verdict is None and len(webhook._entries) > 1:
+        verdict = await attempt(webhook, courier)
+        if verdict is None and len(webhook._entries) > 1:
             webhook._entries.rotate(-1)
             webhook._courier = None
+        return verdict
 
     patch.setattr(Webhook, "_attempt", attempted)
     return lambda: test_webhook.test_a_failed_attempt_is_made_again_and_nothing_overtakes_it(500)

@@ -49,13 +49,17 @@ class FakeSinks:
         return [headers["ce-id"] for _, method, _, headers, _ in self.asked if method == "POST"]
 
 
+def fake_sinks() -> Any:
+    return FakeSinks()
+
+
 class World:
     """`await world.work(n)` lets the webhook make n steps; the clock jumps to when the next one is due."""
 
     def __init__(self, tables=None, given=None, permission=None, revisions=None, **around):
         self.clock = 0.0
         self.chances = 0.5
-        self.sinks: Any = FakeSinks()
+        self.sinks = fake_sinks()
         self.sinks.now = lambda: self.clock
         self.tables: Any = tables or MemoryHttpTables()
         self.around = Surroundings(

@@ -7,8 +7,8 @@ SQLite: one connection that keeps the file locked, so that a second broker canno
 journal and `synchronous=EXTRA`: each change is synced, the folder too. There is no write-ahead log, so nothing needs a
 checkpoint.
 
-PostgreSQL: a connection that is lost is opened again by the next call. All changes may be made twice, so a change whose
-outcome is unknown is simply made again. A server with `fsync` or `synchronous_commit` off is refused.
+PostgreSQL: the tables are in the schema of the store. A connection that is lost is opened again by the next call. All
+changes may be made twice, so a change whose outcome is unknown is simply made again. A server with `fsync` or `synchronous_commit` off is refused.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from catchment.store.http_tables import (
     letter_hash,
     resource_hash,
 )
-from catchment.store.interface import StoreBrokenError, StoreError, StoreFullError
-from catchment.store.opening import path_of
+from catchment.store.interface import StoreBrokenError, StoreError, StoreFullError, StoreInUseError
+from catchment.store.opening import kind_of, path_of
 
 if TYPE_CHECKING:
     import psycopg
@@ -110,11 +110,13 @@ def _letter(row: tuple[Any, ...]) -> DeadLetter:
 
 def open_http_tables(url: str) -> HttpTables:
     """The tables that belong to the store at this URL: `memory:`, `postgresql://…`, `sqlite:///FILE` or a path."""
-    if url.startswith("memory:"):
-        return MemoryHttpTables()
-    if url.startswith(("postgresql:", "postgres:")):
-        return _Postgres(url).tables()
-    return _Sqlite(path_of(url)).tables()
+    match kind_of(url):
+        case "memory":
+            return MemoryHttpTables()
+        case "postgresql":
+            return _Postgres(url).tables()
+        case _:
+            return _Sqlite(path_of(url)).tables()
 
 
 # --- SQLite -------------------------------------------------------------------------------------
@@ -184,7 +186,7 @@ class _Sqlite:
         if name == "SQLITE_FULL":
             return StoreFullError(f"{self.path}: no room on the disk: {problem}")
         if name in ("SQLITE_BUSY", "SQLITE_LOCKED"):
-            return StoreBrokenError(f"{self.path} is in use by another process: stop that one first")
+            return StoreInUseError(f"{self.path} is in use by another process: stop that one first")
         # After a failed write or sync nobody knows what is on the disk: it is not tried again.
         self._failure = f"{self.path}: {problem} ({name or type(problem).__name__})"
         return StoreBrokenError(self._failure)
@@ -206,8 +208,10 @@ class _Postgres:
     def __init__(self, url: str) -> None:
         import psycopg
 
+        from catchment.store.postgres import Address
+
         self._psycopg = psycopg
-        self._url = url
+        self._address = Address(url)
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
 
     def tables(self) -> SqlHttpTables:
@@ -224,7 +228,10 @@ class _Postgres:
 
     def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
         if self._connection is None or self._connection.closed:
-            connection = self._psycopg.connect(self._url)
+            connection = self._psycopg.connect(self._address.server)
+            schema = self._psycopg.sql.Identifier(self._address.schema)
+            connection.execute(self._psycopg.sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(schema))
+            connection.execute(self._psycopg.sql.SQL("SET search_path TO {}").format(schema))
             for name in ("fsync", "synchronous_commit"):
                 row = connection.execute("SELECT current_setting(%s)", (name,)).fetchone()
                 if row is not None and row[0] == "off":
