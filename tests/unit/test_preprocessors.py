@@ -260,6 +260,18 @@ CASES: dict[str, tuple[dict[str, Any], str, list[dict[str, Any]], list[dict[str,
         [{"class": "boston"}, {"class": "american"}],
         [{"class": "boston, american"}, {"class": "cubs"}],
     ),
+    "queries": (
+        {"kind": "queries"},
+        "query = 'SELECT * FROM games WHERE runs > 3'",
+        [{"relation": "games", "runs": 4}],
+        [{"relation": "games", "runs": 3}, {"relation": "news", "runs": 4}],
+    ),
+    "types": (
+        {"kind": "classes", "attribute": "type", "name": f"{__name__}:Vehicle"},
+        "type = 'Car'",
+        [{"type": "Car"}, {"type": "Amphibian"}],
+        [{"type": "Vehicle"}, {"type": "Boat"}],
+    ),
     "application": (
         {"kind": "application", "name": f"{__name__}:Length"},
         "size = 5",
@@ -267,6 +279,19 @@ CASES: dict[str, tuple[dict[str, Any], str, list[dict[str, Any]], list[dict[str,
         [{"text": "no"}],
     ),
 }
+
+
+class Vehicle:
+    """A type of messages with its subtypes (§6.4: an interface by types, as in DACE)."""
+
+
+class Car(Vehicle): ...
+
+
+class Boat(Vehicle): ...
+
+
+class Amphibian(Car, Boat): ...
 
 
 @pytest.mark.parametrize("preprocessing", ["distributed", "central"])

@@ -98,6 +98,12 @@ class FramesToNeighbor:
             sent += 1
         return sent
 
+    def pause(self) -> None:
+        self._connection.hold("job")
+
+    def resume(self) -> None:
+        self._connection.release("job")
+
     def end(self, reason: str) -> None:
         self._connection.end(reason)
 

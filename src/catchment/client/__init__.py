@@ -87,17 +87,20 @@ def connect_blocking(
     *,
     identity: str | None = None,
     reconnect: bool = True,
+    on_gap: Callable[[GapSpan], None] | None = None,
     state: str | Path | None = None,
     positions: Mapping[str, int] | None = None,
     on_lost_log: Callable[[LostLogSpan], None] | None = None,
     offline: bool = False,
 ) -> BlockingClient:
-    """The same for scripts and notebooks: `with connect_blocking() as client`."""
+    """The same for scripts and notebooks: `with connect_blocking() as client`. `on_gap` and `on_lost_log` are called in
+    the thread of the client: they must return soon, and must not call the client."""
     made = partial(
         Client,
         url,
         identity or _anonymous(),
         reconnect=reconnect,
+        on_gap=on_gap,
         state=state,
         positions=positions,
         on_lost_log=on_lost_log,

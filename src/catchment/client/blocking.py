@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from datetime import datetime
-from threading import Thread
+from threading import Thread, current_thread
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
@@ -89,6 +89,10 @@ class BlockingClient:
         if self._loop.is_closed():
             work.close()
             raise ConnectionLostError("the client was closed")
+        if current_thread() is self._thread:
+            # It would wait for itself, for ever.
+            work.close()
+            raise RuntimeError("on_gap runs in the thread of the client: call the client from another thread")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

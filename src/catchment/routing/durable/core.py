@@ -38,12 +38,12 @@ Nothing here waits: what depends on the disk is released by `Stored`. All that o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, assert_never
 
 from catchment.errors import BadIdError, CatchmentError
 from catchment.model.notification import Notification
-from catchment.routing.core import Inspection, RoutingCore
+from catchment.routing.core import Inspection, LeavesInParts, RoutingCore
 from catchment.routing.durable.effects import EFFECT_TIMER
 from catchment.routing.durable.messages import (
     Ask,
@@ -172,6 +172,11 @@ class DurableCore:
     def inspect(self) -> Inspection:
         inspection: Inspection = self.inner.inspect()
         return inspection
+
+    def farewell(self, neighbor: Neighbor, most: int) -> Iterator[BrokerMessage]:
+        """What the core inside may be told before a link goes (`LeavesInParts`)."""
+        if isinstance(self.inner, LeavesInParts):
+            yield from self.inner.farewell(neighbor, most)
 
     def leftovers(self) -> list[str]:
         wanted = [f"{row.wanted} of {row.identity}, durable" for row in self.table.rows() if row.wanted is not None]
