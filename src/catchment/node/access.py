@@ -23,7 +23,8 @@ from catchment.model.notification import Notification
 from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
 from catchment.node.numbers import Numbers
 from catchment.routing.core import RoutingCore
-from catchment.routing.durable.messages import DurableRequest
+from catchment.routing.durable.core import DurableCore
+from catchment.routing.durable.messages import DurableRequest, SubscribeDurable
 from catchment.routing.messages import Client, ClientRequest, MapIdentity, Time
 
 # Identities that one client may own, and identities of others that may be mapped to it. A client that serves more users
@@ -97,16 +98,27 @@ class Access:
 
     def check_durable(self, client: Client, request: DurableRequest) -> None:
         """The same for what is durable. A durable identity belongs to whoever is connected under its name, at any
-        broker."""
+        broker. A group belongs to everybody."""
         for text in (request.identity, getattr(request, "id", request.identity)):
             if not 1 <= len(text) <= IDENTITY_CODEPOINTS_MAX:
                 raise LimitError("IDENTITY_CODEPOINTS_MAX", IDENTITY_CODEPOINTS_MAX, f"a name of {len(text):,}")
+        if getattr(request, "id", "").startswith(RESERVED):
+            raise BadIdError(f"ids of durable subscriptions do not begin with {RESERVED}")
         if request.identity == client.name and not request.identity.startswith(RELAYS):
             return
         if refusal := spelling_refusal(request.identity):
             raise BadIdError(refusal)
+        if self._is_shared(client, request):
+            return
         what = f"{shown(request.identity)} is durable for whoever connects under that name"
         raise ForeignIdentityError(f"{what}: connect as {shown(request.identity)}")
+
+    def _is_shared(self, client: Client, request: DurableRequest) -> bool:
+        """Whether a request is about a group: any client may subscribe for one, and speak for one that there is. The
+        name of somebody who is here is no group's."""
+        if isinstance(request, SubscribeDurable):
+            return request.is_group and Client(request.identity) not in self._connected
+        return isinstance(self._core, DurableCore) and self._core.table.is_group(request.identity)
 
     def granted(self, request: ClientRequest) -> bool:
         """Whether a request, which was checked, only grants HTTP publishers a name: the core need not hear of it."""

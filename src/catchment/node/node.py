@@ -118,7 +118,7 @@ class Node(Performing):
             self.clients[client].outlet.end(f"{shown(client.name)} has connected again")
             self.client_down(client)
         state = self.clients[client] = ClientState(outlet)
-        message = ClientUp(identity, seen, session, positions, storage)
+        message = ClientUp(identity, seen, session, dict(positions), storage)
         self._when_free(client, outlet, {client.name, identity}, lambda: self._came(client, state, message))
 
     def _came(self, client: Client, state: ClientState, message: ClientUp) -> None:

@@ -41,7 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, assert_never
 
-from catchment.errors import BadIdError, CatchmentError
+from catchment.errors import CatchmentError
 from catchment.model.notification import Notification
 from catchment.routing.core import Inspection, LeavesInParts, RoutingCore
 from catchment.routing.durable.effects import EFFECT_TIMER
@@ -319,8 +319,14 @@ class DurableCore:
                     return self._subscriptions.subscribe(message, client, now)
                 case CancelDurable():
                     return self._subscriptions.cancel(message, client, now)
-                case Join() | Leave() | Rewind() | Forget():
-                    raise BadIdError(f"{type(message).__name__} is not known here")
+                case Join():
+                    return self._places.join(message.identity, client, now)
+                case Leave():
+                    return self._places.leave(message.identity, client, now)
+                case Rewind():
+                    return self._places.go_back(message, client, now)
+                case Forget():
+                    return self._subscriptions.forget(message.identity, now)
                 case _:
                     assert_never(message)
         except CatchmentError as problem:

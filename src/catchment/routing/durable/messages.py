@@ -147,12 +147,15 @@ class Durable(BrokerMessage, frozen=True):
 
 class Place(BrokerMessage, frozen=True):
     """Where an identity is served now. Flooded; the greater session wins. `positions` is what the client says it has
-    taken."""
+    taken. It goes back (`Rewind`) in the logs of `back` to these positions, or in all logs to what was published at
+    `since` or later."""
 
     identity: Identity
     session: Number
     broker: BrokerName | None
     positions: Mapping[LogId, Number] = {}
+    back: Mapping[LogId, Number] = {}
+    since: Number | None = None
 
 
 class Share(Struct, frozen=True, array_like=True):

@@ -14,6 +14,8 @@ ready          Entries above `base` that wait to be sent. In steady state what w
 
 Nothing above the durable head is ever sent: if the storage crashed, it could use those epochs again.
 
+back      A place may say that the identity goes back: then less is acknowledged than before, and records that are
+          still kept are sent again.
 begin     A place with a new session, or `again`: everything begins anew from `acknowledged`, with an empty window.
 retry     When something was sent and nothing acknowledged for a while, the storage asks (a piece from `told` to
           `told`). The serving broker answers with what was taken, or, if it misses something, with `again`. So a slow
@@ -30,7 +32,7 @@ from typing import Final, NamedTuple
 from catchment.routing.durable.messages import Share, Span
 from catchment.routing.durable.reach import PREFIX
 from catchment.routing.durable.settings import DurableSettings
-from catchment.routing.messages import Action, Neighbor, Send, SetTimer, Time
+from catchment.routing.messages import Action, Neighbor, Send, SetTimer, Time, instant_of
 from catchment.routing.stored import Entry, Fetch, Fetched, Opened, Record
 
 # Entries that wait in memory for one identity whose window is full; more are fetched from the store.
@@ -77,6 +79,8 @@ class Outflow:
     asked: int = 0
     # Whether the client has a position above our head: records of ours are lost. It is sent nothing.
     is_ahead: bool = False
+    # It has gone back, and gets nothing again that was published before this.
+    since: Time | None = None
 
     @property
     def is_behind(self) -> bool:
@@ -146,8 +150,18 @@ class Sending:
 
     # --- places and acknowledgements ---
 
-    def place(self, identity: str, session: int, broker: str | None, position: int | None, now: Time) -> bool:
-        """The identity is served somewhere, or nowhere. False if its client knows more of the log than there is."""
+    def place(
+        self,
+        identity: str,
+        session: int,
+        broker: str | None,
+        position: int | None,
+        now: Time,
+        back: int | None = None,
+        since: Time | None = None,
+    ) -> bool:
+        """The identity is served somewhere, or nowhere. With `back` it goes back to there, and is sent again what was
+        published at `since` or later. False if its client knows more of the log than there is."""
         flow = self._flows.get(identity)
         if flow is None:
             if broker is None:
@@ -157,6 +171,11 @@ class Sending:
         flow.is_ahead = position is not None and position > self.head
         if position is not None and not flow.is_ahead:
             self._acknowledge(flow, position, now)
+        flow.since = since
+        if back is not None and back < flow.acknowledged:
+            flow.acknowledged = back
+            self.dirty[identity] = None
+            self._least = None
         self._begin(flow, now)
         return not flow.is_ahead
 
@@ -189,15 +208,6 @@ class Sending:
         flow.asked, flow.asked_at = 0, now
         self.dirty[flow.identity] = None
         self._least = None
-
-    def go_back(self, identity: str, epoch: int, now: Time) -> None:
-        """The identity goes back to records that it had acknowledged."""
-        flow = self._flows.get(identity)
-        if flow is not None and epoch < flow.acknowledged:
-            flow.acknowledged = epoch
-            self.dirty[identity] = None
-            self._least = None
-            self._begin(flow, now)
 
     def forget(self, identity: str) -> None:
         self._flows.pop(identity, None)
@@ -275,8 +285,11 @@ class Sending:
         if flow is None or flow.fetching != message.after or flow.sent != message.after or flow.broker is None:
             return  # It was asked before something else began.
         flow.fetching = None
-        if message.entries or message.lost:
-            self._tell(flow, message.upto, message.entries, message.lost, now)
+        entries = message.entries
+        if flow.since is not None:
+            entries = tuple(entry for entry in entries if _is_since(entry, flow.since))
+        if entries or message.lost:
+            self._tell(flow, message.upto, entries, message.lost, now)
         flow.sent = max(flow.sent, message.upto)
         self._pump(flow, now)
 
@@ -340,6 +353,12 @@ class Sending:
             behind = (flow.acknowledged for flow in self._flows.values() if flow.is_behind)
             self._least = min(behind, default=self.head)
         return epoch <= self._least or epoch == 0
+
+
+def _is_since(entry: Entry, since: Time) -> bool:
+    # A notification without a time may have been published at any time.
+    time = entry.notification.time
+    return time is None or time >= instant_of(since)
 
 
 def spans(pieces: Iterable[Piece], storage: str, log: str, hop: Callable[[str], Neighbor | None]) -> list[Action]:

@@ -12,6 +12,9 @@ share        The accept rule (`spans.py`). What is taken becomes deliveries. Wha
 taken        The client has taken all that it was given up to an epoch. Only what the application has taken is
              acknowledged (rule 5), never what was only given. When it has taken all, everything up to the position is
              acknowledged, silence included.
+group        Each entry goes to the member that has the fewest to take. What a member has not taken when it leaves goes
+             to the others. What is acknowledged is what has been taken without a hole. With one member the order is
+             that of the log; with several, two notifications of one publisher may be taken by two members at once.
 session      A share of another session than that of the client's connection is ignored: the storage has not heard yet
              that the client has moved.
 """
@@ -19,8 +22,10 @@ session      A share of another session than that of the client's connection is 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from catchment.model.notification import Notification
 from catchment.routing.durable.messages import At, Share, Taken
@@ -53,6 +58,25 @@ class Served:
     client: Client
     session: int
     logs: dict[str, Given] = field(default_factory=dict)
+    # Of a group: what each member was given and has not taken, by log and epoch. None if it is no group.
+    members: dict[Client, dict[tuple[str, int], Deliver]] | None = None
+
+    @property
+    def clients(self) -> Collection[Client]:
+        return (self.client,) if self.members is None else self.members
+
+    def go_back(self, log: str) -> None:
+        """Forgets what was given of a log, or without a name, of all logs."""
+        for gone in [log] if log else list(self.logs):
+            self.logs.pop(gone, None)
+            for held in (self.members or {}).values():
+                for key in [key for key in held if key[0] == gone]:
+                    del held[key]
+
+    def receiver(self) -> Client:
+        """Who gets the next delivery: of a group, the member that has the fewest to take."""
+        members = self.members
+        return self.client if members is None else min(members, key=lambda client: (len(members[client]), client))
 
     @property
     def positions(self) -> dict[str, int]:
@@ -75,7 +99,7 @@ class Serving:
     def of(self, client: Client) -> list[Served]:
         """The identities that are served for a client, by name."""
         served = [self._served[identity] for identity in sorted(self._served)]
-        return [each for each in served if each.client == client]
+        return [each for each in served if client in each.clients]
 
     def all(self) -> list[Served]:
         return [self._served[identity] for identity in sorted(self._served)]
@@ -83,6 +107,9 @@ class Serving:
     def begin(self, identity: str, client: Client, session: int, positions: Mapping[str, int]) -> None:
         logs = {log: Given(position) for log, position in positions.items()}
         self._served[identity] = Served(identity, client, session, logs)
+
+    def begin_group(self, identity: str, member: Client, session: int) -> None:
+        self._served[identity] = Served(identity, member, session, members={member: {}})
 
     def end(self, identity: str) -> Served | None:
         return self._served.pop(identity, None)
@@ -122,11 +149,15 @@ class Serving:
             epoch, notification = entries[place]
             # A piece may begin below the position: what lies there is known.
             if epoch > position:
-                actions.append(Deliver(served.client, served.identity, notification, ids, log, epoch, lost))
+                receiver = served.receiver()
+                delivery = Deliver(receiver, served.identity, notification, ids, log, epoch, lost)
+                actions.append(delivery)
                 given.outstanding.append(epoch)
+                if served.members is not None:
+                    served.members[receiver][log, epoch] = delivery
                 lost = 0
         if lost:
-            actions.append(Missed(served.client, served.identity, lost))
+            actions.append(Missed(served.receiver(), served.identity, lost))
         # To `upto`, not to the last entry: that there is nothing in between was said too.
         given.position = share.upto
         given.has_asked = False
@@ -144,15 +175,34 @@ class Serving:
         if served is None or given is None or delivery.epoch not in given.outstanding:
             return None
         given.outstanding.remove(delivery.epoch)
+        if served.members is not None:
+            served.members.get(delivery.client, {}).pop((delivery.log, delivery.epoch), None)
         return self._at(served, delivery.log, given)
+
+    def given_to_others(self, served: Served, client: Client) -> list[Action]:
+        """A member leaves its group: what it has not taken goes to other members."""
+        assert served.members is not None, "it is a group"
+        actions: list[Action] = []
+        for key, delivery in sorted(served.members.pop(client).items()):
+            receiver = served.receiver()
+            served.members[receiver][key] = again = replace(delivery, client=receiver)
+            actions.append(again)
+        return actions
 
     def taken(self, client: Client, message: Taken) -> At | None:
         """What to tell the storage; None if the client was given nothing of that."""
         served = self._served.get(message.identity)
         given = None if served is None else served.logs.get(message.log)
-        if served is None or given is None or served.client != client or not given.storage:
+        if served is None or given is None or client not in served.clients or not given.storage:
             return None
         before = given.taken
-        while given.outstanding and given.outstanding[0] <= message.epoch:
-            given.outstanding.popleft()
+        if served.members is None:
+            while given.outstanding and given.outstanding[0] <= message.epoch:
+                given.outstanding.popleft()
+        else:
+            # A member takes what it was given itself; only what all before has been taken too is acknowledged.
+            held = served.members[client]
+            for key in [key for key in held if key[0] == message.log and key[1] <= message.epoch]:
+                del held[key]
+                given.outstanding.remove(key[1])
         return self._at(served, message.log, given) if given.taken > before else None

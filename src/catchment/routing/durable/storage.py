@@ -33,6 +33,7 @@ from catchment.routing.stored import (
     Acknowledged,
     Due,
     DurableRow,
+    Forgotten,
     LastNumber,
     Opened,
     Persist,
@@ -157,12 +158,22 @@ class Storage:
 
     # --- the table ---
 
-    def subscribed(self, row: DurableRow) -> None:
+    def subscribed(self, row: DurableRow) -> bool:
+        """Whether the identity is new here."""
         self._writes.append(row)
-        # It begins at the head: nothing before is due to it.
-        if row.wanted is not None and self.sending.enter(row.identity, self.epoch):
-            self._writes.append(Acknowledged(row.identity, self.epoch))
         self._unstored.knows.append(row)
+        # It begins at the head: nothing before is due to it.
+        is_new = row.wanted is not None and self.sending.enter(row.identity, self.epoch)
+        if is_new:
+            self._writes.append(Acknowledged(row.identity, self.epoch))
+        return is_new
+
+    def forgotten(self, identity: str, rows: Iterable[DurableRow], place: PlaceRow) -> None:
+        """The identity is forgotten, with all that it is due. These rows of it are left: they are newer."""
+        self.sending.forget(identity)
+        self._writes += [Forgotten(identity), place]
+        for row in rows:
+            self.subscribed(row)
 
     def knows(self, row: DurableRow) -> bool:
         """Whether a row of the table is durable."""

@@ -2,6 +2,7 @@
 
 subscribe   The row gets a version above all that are known, is applied, stored, and flooded (rule 9). The same id with
             another filter edits the subscription. Asked for again as it is, it is only confirmed again.
+forget      A row of its own (FORGOTTEN) voids all earlier rows of the identity; storages drop what it is due.
 cancel      The row loses its filter, and gets a greater version. What was published before is still delivered.
 Durable     If it is newer than what is known, it is applied, stored by a storage, and flooded on.
 Knows, Ask  When a change takes effect: `effects.py`.
@@ -19,7 +20,7 @@ from catchment.routing.durable.messages import Ask, CancelDurable, Durable, Know
 from catchment.routing.durable.places import Places
 from catchment.routing.durable.reach import PREFIX
 from catchment.routing.durable.shared import Shared
-from catchment.routing.durable.table import durable_of, row_of
+from catchment.routing.durable.table import FORGOTTEN, durable_of, row_of
 from catchment.routing.messages import Action, Client, Neighbor, Refuse, SetTimer, Subscribe, Time
 from catchment.routing.parts.link_states import following, is_plausible
 from catchment.routing.stored import DurableRow
@@ -52,6 +53,9 @@ class Subscriptions:
         if self._shared.inner.clients.wants_of(identity):
             what = f"{shown(identity)} has subscriptions that are not durable: all of an identity are, or none"
             raise BadIdError(f"{what}; cancel them first, or use another name")
+        if table.is_durable(identity) and table.is_group(identity) != message.is_group:
+            kind = "no group" if message.is_group else "a group"
+            raise BadIdError(f"{shown(identity)} is {kind}: an identity is a group for all its subscriptions, or none")
         known = table.row(identity, id)
         version = following(0 if known is None else known.version, now)
         row = DurableRow(identity, id, version, message.wanted, self._shared.name, message.via, message.is_group)
@@ -63,13 +67,21 @@ class Subscriptions:
     def cancel(self, message: CancelDurable, client: Client, now: Time) -> list[Action]:
         """CatchmentError if there is none."""
         known = self._shared.table.row(message.identity, message.id)
-        if known is None:
+        if known is None or known.id == FORGOTTEN:
             raise BadIdError(f"{shown(message.identity)} has no durable subscription {shown(message.id)}")
         if known.wanted is None:
             return self._ask_again(known, client, now)
         version, by = following(known.version, now), self._shared.name
         row = DurableRow(known.identity, known.id, version, None, by, known.via, known.is_group)
         return self._change(row, client, now)
+
+    def forget(self, identity: str, now: Time) -> list[Action]:
+        """BadIdError if there is nothing to forget."""
+        rows = self._shared.table.rows_of(identity)
+        if not any(id != FORGOTTEN for id in rows):
+            raise BadIdError(f"{shown(identity)} has no durable subscriptions")
+        version = following(max(row.version for row in rows.values()), now)
+        return self._apply(DurableRow(identity, FORGOTTEN, version, None, self._shared.name), None, now)
 
     def _change(self, row: DurableRow, client: Client, now: Time) -> list[Action]:
         self._effects.wait(client, row)
@@ -99,9 +111,13 @@ class Subscriptions:
     def _apply(self, row: DurableRow, source: Neighbor | None, now: Time) -> list[Action]:
         if not self._shared.table.apply(row):
             return []
+        storage, table = self._shared.working_storage, self._shared.table
+        if storage is not None and row.id == FORGOTTEN:
+            storage.forgotten(row.identity, table.rows_of(row.identity).values(), table.place(row.identity))
+            self._places.enter(row.identity, now)
         # Before anything relies on it: what is recorded from now on is written after it.
-        if (storage := self._shared.working_storage) is not None:
-            storage.subscribed(row)
+        elif storage is not None and storage.subscribed(row):
+            self._places.enter(row.identity, now)
         return self._shared.flooded(durable_of(row), source) + self._places.serve_if_connected(row.identity, now)
 
     # --- effects ---

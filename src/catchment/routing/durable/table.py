@@ -7,6 +7,8 @@ DurableRow   A durable subscription, or that it was cancelled. Of two with the s
 PlaceRow     Where an identity is served, or that it is away. The greater session wins. With the same session, being
              away wins: the broker that served it says so when the client goes. Otherwise the broker with the greater
              name.
+forgotten    A row with the id FORGOTTEN says that the identity was forgotten: all rows with a smaller version are
+             void, and storages drop what it is due.
 
 Every broker has the table. It floods a row that is new to it, and gives a new neighbor all rows: so the tables of all
 brokers that can reach each other become the same, whatever way rows have come. A cancelled subscription stays in the
@@ -20,6 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
+
+from msgspec import Struct
 
 from catchment.errors import BadFilterError, LimitError
 from catchment.matching.ids import Id
@@ -40,7 +44,20 @@ DURABLE_IDENTITIES_MAX: Final = 100_000
 # Subscriptions that were cancelled and are remembered.
 CANCELLED_MAX: Final = 100_000
 
+# The id of the row which says that an identity is forgotten. No client gives a subscription this id.
+FORGOTTEN: Final = "@forgotten"
 NO_PLACE: Final = PlaceRow("", 0, None)
+
+
+class Arrival(Struct, frozen=True):
+    """What a client says when it comes to a broker, or goes back: see `Place`."""
+
+    positions: Mapping[str, int] = {}
+    back: Mapping[str, int] = {}
+    since: int | None = None
+
+
+NOTHING_SAID: Final = Arrival()
 
 
 class Table:
@@ -49,8 +66,8 @@ class Table:
     def __init__(self) -> None:
         self._rows: dict[str, dict[str, DurableRow]] = {}
         self._places: dict[str, PlaceRow] = {}
-        # By identity: what its client said that it has taken, when it came to where it is.
-        self._positions: dict[str, Mapping[str, int]] = {}
+        # By identity: what its client said when it came to where it is.
+        self._arrivals: dict[str, Arrival] = {}
         self.matcher: RecallingMatcher[Due] = RecallingMatcher(self._due)
         # By number in the matcher: identity and id; and the other way.
         self._owners: dict[Id, tuple[str, str]] = {}
@@ -73,6 +90,10 @@ class Table:
     def is_durable(self, identity: str) -> bool:
         """Whether the identity has a durable subscription."""
         return any(row.wanted is not None for row in self._rows.get(identity, {}).values())
+
+    def is_group(self, identity: str) -> bool:
+        """Whether several clients may share what the identity gets."""
+        return any(row.is_group for row in self._rows.get(identity, {}).values())
 
     def row(self, identity: str, id: str) -> DurableRow | None:
         return self._rows.get(identity, {}).get(id)
@@ -102,14 +123,17 @@ class Table:
 
     def apply(self, row: DurableRow) -> bool:
         """Takes a row; whether it is newer than what was known."""
-        known = self.row(row.identity, row.id)
+        known, forgotten = self.row(row.identity, row.id), self.row(row.identity, FORGOTTEN)
         if known is not None and (known.version, known.by) >= (row.version, row.by):
             return False
+        if forgotten is not None and row.version <= forgotten.version:
+            return False  # It is void.
+        if row.id == FORGOTTEN:
+            for id in [id for id, each in self.rows_of(row.identity).items() if each.version <= row.version]:
+                self._drop(row.identity, id)
+        elif known is not None:
+            self._drop(row.identity, row.id)
         key = (row.identity, row.id)
-        if (number := self._numbers.pop(key, None)) is not None:
-            self.matcher.remove(number)
-            del self._owners[number]
-            self.text_bytes -= 0 if known is None or known.wanted is None else text_bytes(known.wanted)
         self._rows.setdefault(row.identity, {})[row.id] = row
         self._cancelled.pop(key, None)
         if row.wanted is None:
@@ -118,6 +142,13 @@ class Table:
         else:
             self._add(key, row.wanted)
         return True
+
+    def _drop(self, identity: str, id: str) -> None:
+        row = self._rows[identity].pop(id)
+        if (number := self._numbers.pop((identity, id), None)) is not None and row.wanted is not None:
+            self.matcher.remove(number)
+            del self._owners[number]
+            self.text_bytes -= text_bytes(row.wanted)
 
     def _add(self, key: tuple[str, str], wanted: Wanted) -> None:
         assert not isinstance(wanted, Pattern), "a row was checked"
@@ -152,12 +183,13 @@ class Table:
         return self._places.get(identity, NO_PLACE)
 
     def positions(self, identity: str) -> Mapping[str, int]:
-        return self._positions.get(identity, {})
+        """What its client had taken, by log, when it came to where it is."""
+        return self._arrivals.get(identity, NOTHING_SAID).positions
 
     def places(self) -> Iterator[PlaceRow]:
         yield from (self._places[identity] for identity in sorted(self._places))
 
-    def move(self, row: PlaceRow, positions: Mapping[str, int] | None = None) -> bool:
+    def move(self, row: PlaceRow, arrival: Arrival | None = None) -> bool:
         """Takes a place; whether it is newer than what was known."""
         known = self._places.get(row.identity)
         if known is not None and _rank(known) >= _rank(row):
@@ -165,7 +197,7 @@ class Table:
         if known is None and len(self._places) >= DURABLE_IDENTITIES_MAX:
             return False
         self._places[row.identity] = row
-        self._positions[row.identity] = {} if row.broker is None or positions is None else positions
+        self._arrivals[row.identity] = NOTHING_SAID if row.broker is None or arrival is None else arrival
         return True
 
     # --- as messages ---
@@ -176,8 +208,8 @@ class Table:
         yield from (self.place_message(place.identity) for place in self.places())
 
     def place_message(self, identity: str) -> Place:
-        row = self._places[identity]
-        return Place(identity, row.session, row.broker, self.positions(identity))
+        row, arrival = self._places[identity], self._arrivals[identity]
+        return Place(identity, row.session, row.broker, arrival.positions, arrival.back, arrival.since)
 
 
 def _rank(row: PlaceRow) -> tuple[int, bool, str]:
