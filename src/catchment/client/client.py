@@ -52,7 +52,6 @@ from catchment.routing.durable.messages import (
     CancelDurable,
     DurableRequest,
     Forget,
-    SubscribeDurable,
 )
 from catchment.routing.messages import (
     Advertise,
@@ -401,11 +400,7 @@ class Client:
     async def edit(self, id: str, wanted: Wanted | str, *, identity: str | None = None) -> None:
         """Another filter for a durable subscription, from now on: what was published before goes by the old one."""
         who, chosen = identity or self.identity, Filter(wanted) if isinstance(wanted, str) else wanted
-        known = self._subscriptions.get((who, id))
-        is_group, via = (False, "") if known is None else (known.is_group, known.via)
-        if known is not None:
-            known.wanted, known.effective = chosen, self._loop.create_future()
-        await self.ask(SubscribeDurable(who, id, chosen, via, is_group))
+        await self._durably.edit(who, id, chosen, self._subscriptions.get((who, id)))
 
     async def cancel_durable(self, id: str, *, identity: str | None = None) -> None:
         """Cancels a durable subscription that this process need not have made."""
