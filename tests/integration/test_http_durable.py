@@ -1,6 +1,7 @@
 """Durable subscriptions over HTTP, and publishing with ack=stored."""
 
 import json
+import subprocess
 from typing import Any
 
 import httpx
@@ -88,6 +89,19 @@ def test_a_reader_that_never_acknowledges_gets_everything_once(http):
     count = 2 * PASS_ENTRIES_MAX + 50
     publish(http, *numbered(count))
     assert ids_of(all_events(http, count)) == [str(n) for n in range(count)]
+
+
+def test_an_event_source_of_javascript_gets_everything_once(http, broker, javascript):
+    """It comes back by itself each time that a pass ends, with `Last-Event-ID`."""
+    create(http)
+    count = 3 * PASS_ENTRIES_MAX + 1
+    publish(http, *numbered(count))
+    run = subprocess.run(
+        ["node", "durable.cjs", url_of(broker), "orders", str(count)],
+        cwd=javascript, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout) == [str(n) for n in range(count)]
 
 
 def test_a_broker_that_starts_again_goes_on_where_its_reader_was(store):

@@ -2,19 +2,24 @@
 
 import asyncio
 import inspect
+from tempfile import TemporaryDirectory
 
+import httpx
 import pytest
 
 from catchment.broker.http.durable_streams import DurableReader, Places
 from catchment.broker.http.interest import Interest
 from catchment.broker.http.webhooks import answers
-from catchment.broker.http.webhooks.answers import Accepted
+from catchment.broker.http.webhooks.answers import Accepted, SinkAnswer
 from catchment.broker.http.webhooks.pacing import Pace
 from catchment.broker.http.webhooks.permission import Permission
+from catchment.broker.http.webhooks.sinks import Sinks
 from catchment.broker.http.webhooks.webhook import Webhook
 from catchment.broker.targets import TargetRules
+from catchment.store.http_sql import SqliteFile
 from catchment.store.http_tables import MemoryHttpTables
 from tests.integration import test_webhook_sinks
+from tests.store import test_http_tables
 from tests.unit import test_http_durable_reader, test_webhook, test_webhook_targets
 
 
@@ -61,6 +66,36 @@ def takes_a_redirect_for_an_answer(patch):
 def forgets_dead_letters(patch):
     patch.setattr(MemoryHttpTables, "bury", lambda tables, letter: 1)
     return lambda: test_webhook.test_what_will_never_be_accepted_is_a_dead_letter_at_once(400)
+
+
+def loses_dead_letters_at_a_restart(patch):
+    run = SqliteFile.run
+
+    def forgetting(file, statements):
+        rows = run(file, statements)
+        if any("http_dead" in statement and statement.startswith("INSERT") for statement, _ in statements):
+            run(file, [("DELETE FROM http_dead", ())])
+        return rows
+
+    patch.setattr(SqliteFile, "run", forgetting)
+
+    def test():
+        with TemporaryDirectory() as folder:
+            place = test_http_tables.Sqlite(folder)
+            test_http_tables.test_dead_letters_are_numbered_listed_and_deleted(place)
+            place.remove()
+
+    return test
+
+
+def follows_redirects(patch):
+    async def asked(sinks, method, target, headers, body, timeout_s):
+        async with httpx.AsyncClient(follow_redirects=True) as client:
+            answer = await client.request(method, target.url, headers=dict(headers), content=body)
+            return SinkAnswer(answer.status_code, answer.headers)
+
+    patch.setattr(Sinks, "ask", asked)
+    return test_webhook_sinks.test_a_redirect_is_not_followed
 
 
 def acknowledges_what_could_not_be_buried(patch):
@@ -162,6 +197,8 @@ MISTAKES = (
     counts_only_accepted_requests_against_the_rate,
     takes_a_redirect_for_an_answer,
     forgets_dead_letters,
+    loses_dead_letters_at_a_restart,
+    follows_redirects,
     acknowledges_what_could_not_be_buried,
     sends_without_permission,
     takes_any_answer_for_consent,

@@ -8,7 +8,8 @@ journal and `synchronous=EXTRA`: each change is synced, the folder too. There is
 checkpoint.
 
 PostgreSQL: the tables are in the schema of the store. A connection that is lost is opened again by the next call. All
-changes may be made twice, so a change whose outcome is unknown is simply made again. A server with `fsync` or `synchronous_commit` off is refused.
+changes may be made twice, so a change whose outcome is unknown is simply made again. A server with `fsync` or
+`synchronous_commit` off is refused.
 """
 
 from __future__ import annotations
@@ -114,9 +115,9 @@ def open_http_tables(url: str) -> HttpTables:
         case "memory":
             return MemoryHttpTables()
         case "postgresql":
-            return _Postgres(url).tables()
+            return PostgresSchema(url).tables()
         case _:
-            return _Sqlite(path_of(url)).tables()
+            return SqliteFile(path_of(url)).tables()
 
 
 # --- SQLite -------------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ _SQLITE_TABLES: Final = (
 SQLITE_SETTINGS: Final = ("PRAGMA locking_mode=EXCLUSIVE", "PRAGMA journal_mode=DELETE", "PRAGMA synchronous=EXTRA")
 
 
-class _Sqlite:
+class SqliteFile:
     def __init__(self, store_path: Path) -> None:
         self.path = store_path.with_name(store_path.name + "-http")
         # Calls come from the one thread of the host's, which need not be the thread that opens it.
@@ -144,7 +145,7 @@ class _Sqlite:
         except BaseException:
             self._connection.close()
             raise
-        return SqlHttpTables(self._run, self._connection.close)
+        return SqlHttpTables(self.run, self._connection.close)
 
     def _set_up(self) -> None:
         try:
@@ -159,9 +160,9 @@ class _Sqlite:
             )
         # Writing takes the lock, which is then kept until the end.
         tables = [(table, ()) for table in _SQLITE_TABLES]
-        self._run([*tables, (f"PRAGMA user_version = {HTTP_TABLES_VERSION}", ())])
+        self.run([*tables, (f"PRAGMA user_version = {HTTP_TABLES_VERSION}", ())])
 
-    def _run(self, statements: Sequence[tuple[str, tuple[Any, ...]]]) -> Rows:
+    def run(self, statements: Sequence[tuple[str, tuple[Any, ...]]]) -> Rows:
         if self._failure:
             raise StoreBrokenError(self._failure)
         try:
@@ -204,7 +205,7 @@ _POSTGRES_TABLES: Final = (
 )
 
 
-class _Postgres:
+class PostgresSchema:
     def __init__(self, url: str) -> None:
         import psycopg
 
@@ -216,15 +217,15 @@ class _Postgres:
 
     def tables(self) -> SqlHttpTables:
         statements = [(table, ()) for table in _POSTGRES_TABLES]
-        versions = self._run([*statements, ("SELECT version FROM http_version", ())])
+        versions = self.run([*statements, ("SELECT version FROM http_version", ())])
         if not versions:
-            self._run([("INSERT INTO http_version VALUES (?) RETURNING version", (HTTP_TABLES_VERSION,))])
+            self.run([("INSERT INTO http_version VALUES (?) RETURNING version", (HTTP_TABLES_VERSION,))])
         elif versions[0][0] > HTTP_TABLES_VERSION:
             self._close()
             raise StoreBrokenError(
                 f"the HTTP tables are of version {versions[0][0]}, and this program knows {HTTP_TABLES_VERSION}"
             )
-        return SqlHttpTables(self._run, self._close)
+        return SqlHttpTables(self.run, self._close)
 
     def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
         if self._connection is None or self._connection.closed:
@@ -241,7 +242,7 @@ class _Postgres:
             self._connection = connection
         return self._connection
 
-    def _run(self, statements: Sequence[tuple[str, tuple[Any, ...]]]) -> Rows:
+    def run(self, statements: Sequence[tuple[str, tuple[Any, ...]]]) -> Rows:
         try:
             connection = self._connected()
             with connection.transaction(), connection.cursor() as cursor:
