@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import uvicorn
 
@@ -106,6 +106,14 @@ class HttpSide:
             await side.close("the broker does not start")
             raise
         self.catalog.durable = side
+
+    @property
+    def webhook_statuses(self) -> list[dict[str, Any]]:
+        """How each webhook is doing."""
+        if self.catalog.durable is None:
+            return []
+        webhooks = self.catalog.webhooks
+        return [{"id": id, **webhooks[id].webhook.status} for id in webhooks.ids]
 
     @property
     def connections_count(self) -> int:
