@@ -141,12 +141,8 @@ class ToDurableClient(ToClient):
         assert not self.is_current, f"{self.client.identity} was ended: {reason}"
 
     def take_effect(self, effect: TakeEffect) -> None:
-<<<<<<< HEAD
         if self.is_current:
             self.simulation.took_effect(effect)
-=======
-        self.simulation.durable[self.client.identity].effective[effect.id] = effect.missing
->>>>>>> core
 
     def tell_lost_log(self, lost: TellLostLog) -> None:
         self.simulation.durable[self.client.identity].lost_logs.append(lost)
@@ -260,16 +256,12 @@ class DurableSimulation(Simulation):
         seen, positions = dict(client.seen), dict(durable.positions)
         node.client_up(client.interface, client.identity, seen, outlet, durable.session, positions, durable.storage)
         self._know_home(node, client, durable)
-<<<<<<< HEAD
+        for group in durable.groups:
+            node.requested(client.interface, 1, Join(group))
 
     def restated(self, client: SimClient) -> None:
         # Not before: what a client has not advertised is refused.
         self._publish_again(client, self.durable_client(client.identity))
-=======
-        self._publish_again(client, durable)
-        for group in durable.groups:
-            node.requested(client.interface, 1, Join(group))
->>>>>>> core
 
     def _know_home(self, node: Node, client: SimClient, durable: DurableClient) -> None:
         """What a live broker says when a client connects: where its publications are kept."""
@@ -299,11 +291,10 @@ class DurableSimulation(Simulation):
         client.effective.pop(id, None)
         self.ask(identity, CancelDurable(identity, id))
 
-<<<<<<< HEAD
     def took_effect(self, effect: TakeEffect) -> None:
         """A client is told that a change of its durable subscriptions is known."""
-        self.durable[effect.identity].effective[effect.id] = effect.missing
-=======
+        self.durable[effect.client.name].effective[effect.id] = effect.missing
+
     def subscribe_group(self, identity: str, group: str, id: str, wanted: Wanted) -> None:
         """A client subscribes for a group."""
         self.ask(identity, SubscribeDurable(group, id, wanted, is_group=True))
@@ -330,7 +321,6 @@ class DurableSimulation(Simulation):
         """The client says that it will never come back."""
         self.durable_client(identity).wants.clear()
         self.ask(identity, Forget(identity))
->>>>>>> core
 
     # --- deliveries ---
 
@@ -354,20 +344,12 @@ class DurableSimulation(Simulation):
         if client.connections != connection or not client.waiting:
             return
         delivery = client.waiting.pop(0)
-<<<<<<< HEAD
-        log, epoch = delivery.log, delivery.epoch
-        if epoch <= client.positions.get(log, 0):
-            return  # A client that knows its positions takes nothing twice.
-        client.positions[log] = epoch
-        self.took(client, Got(log, epoch, delivery.notification, delivery.subscriptions, delivery.lost))
-=======
         identity, log, epoch = delivery.identity, delivery.log, delivery.epoch
         if identity == client.identity:
             if epoch <= client.positions.get(log, 0):
                 return  # A client that knows its positions takes nothing twice.
             client.positions[log] = epoch
-        client.taken.append(Got(identity, log, epoch, delivery.notification, delivery.subscriptions, delivery.lost))
->>>>>>> core
+        self.took(client, Got(identity, log, epoch, delivery.notification, delivery.subscriptions, delivery.lost))
         sim_client = self.client(client.identity)
         node = self.node_of(sim_client)
         if node is not None:
