@@ -144,7 +144,9 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
     wire.LostLog: st.builds(wire.LostLog, texts, texts, logs),
     durable.Reach: st.builds(durable.Reach, brokers, records, several(st.tuples(brokers, costs)), logs),
     durable.Durable: st.builds(durable.Durable, logs, logs, records, st.none() | wanted, brokers, texts, st.booleans()),
-    durable.Place: st.builds(durable.Place, logs, records, st.none() | brokers, positions),
+    durable.Place: st.builds(
+        durable.Place, logs, records, st.none() | brokers, positions, positions, st.none() | records
+    ),
     durable.Span: st.builds(
         durable.Span,
         brokers,
