@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import cache
 from itertools import count, islice
 from pathlib import Path
@@ -60,7 +61,7 @@ def chosen(given: argparse.Namespace, runs_max: int, runs_of: Callable[[Sequence
         for run in runs_of([seed])
         if given.system in (None, run.entry) and given.network in (None, run.network)
     )
-    return list(islice(runs, runs_max))
+    return [replace(run, is_short=given.short) for run in islice(runs, runs_max)]
 
 
 def live_runs(seeds: Sequence[int]) -> list[Run]:
@@ -114,6 +115,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, help="this seed alone")
     parser.add_argument("--system", choices=list(ENTRIES), help="this entry of the suite alone")
     parser.add_argument("--network", choices=list(NETWORKS), help="this kind of network alone")
+    parser.add_argument("--short", action="store_true", help="short simulated runs, as tests make them")
     parser.add_argument(
         "--fuzz", nargs="?", const="all", choices=["all", *fuzz.SIZES], help="fuzz a broker, and no more"
     )

@@ -106,6 +106,8 @@ class DurableClient:
     lost_logs: list[TellLostLog] = field(default_factory=list)
     # Connections so far: what was scheduled for an earlier one does not happen.
     connections: int = 0
+    # How far its clock is ahead.
+    clock_us: Time = 0
     is_resending: bool = False
     groups: dict[str, None] = field(default_factory=dict)
 
@@ -120,19 +122,34 @@ class ToDurableClient(ToClient):
     """The sending side of a client's connection, with what durable delivery says."""
 
     simulation: DurableSimulation
+    # The number of the connection: what is said on an earlier one reaches nobody.
+    number: int
+
+    @property
+    def is_current(self) -> bool:
+        return self.simulation.durable[self.client.identity].connections == self.number
+
+    def deliver(self, delivery: Deliver) -> None:
+        if self.is_current:
+            ToClient.deliver(self, delivery)  # A class with slots is made anew: super() would not find it.
 
     def confirm(self, confirm: Confirm) -> None:
-        self.simulation.confirmed(self.client, confirm)
+        if self.is_current:
+            self.simulation.confirmed(self.client, confirm)
+
+    def end(self, reason: str) -> None:
+        assert not self.is_current, f"{self.client.identity} was ended: {reason}"
 
     def take_effect(self, effect: TakeEffect) -> None:
-        self.simulation.durable[self.client.identity].effective[effect.id] = effect.missing
+        if self.is_current:
+            self.simulation.took_effect(effect)
 
     def tell_lost_log(self, lost: TellLostLog) -> None:
         self.simulation.durable[self.client.identity].lost_logs.append(lost)
 
     def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
         self.client.refused += [refusal.error for refusal in refusals]
-        if refusals:
+        if refusals and self.is_current:
             self.simulation.was_refused(self.client, refusals)
 
 
@@ -159,10 +176,11 @@ class DurableSimulation(Simulation):
         settings = self.durability.by_broker.get(broker, self.durability.settings)
         if broker not in self._store_names:
             return DurableCore(broker, inner, None, settings), None
-        store = self.stores.get(broker) or self._new_store(broker)
+        store = self.stores.get(broker) or self.new_store(broker)
         return DurableCore(broker, inner, store.open(), settings), store
 
-    def _new_store(self, broker: str) -> SimStore:
+    def new_store(self, broker: str) -> SimStore:
+        """A store with an empty disk, for a broker that is down."""
         self._disks += 1
         node = partial(self._node, broker)
         rng = random.Random(self._disk_rng.randrange(1 << 30))
@@ -194,7 +212,12 @@ class DurableSimulation(Simulation):
     def lose_disk(self, broker: str) -> None:
         """The disk of a broker that is down is gone for ever: it gets a new one."""
         assert self.nodes[broker] is None, "a broker that runs has its disk"
-        self._new_store(broker)
+        self.new_store(broker)
+
+    def add_store(self, broker: str) -> None:
+        """A broker that is down has a store from its next start on."""
+        assert self.nodes[broker] is None, "a broker that runs has a store, or none"
+        self._store_names = (*self._store_names, broker)
 
     # --- clients ---
 
@@ -206,6 +229,20 @@ class DurableSimulation(Simulation):
         if identity in self.durable:
             self._disconnected(self.durable[identity])
 
+    def vanish(self, identity: str) -> str | None:
+        """The client is gone, and its broker does not know: whatever it says reaches nobody. Returns the broker."""
+        client = self.client(identity)
+        home = client.home if client.is_connected else None
+        client.is_connected, client.home = False, None
+        self._disconnected(self.durable_client(identity))
+        return home
+
+    def notice(self, identity: str, broker: str) -> None:
+        """The broker that a client has vanished from notices it."""
+        node, client = self.nodes[broker], self.client(identity)
+        if node is not None and client.interface in node.clients and client.home != broker:
+            node.client_down(client.interface)
+
     def _disconnected(self, client: DurableClient) -> None:
         client.waiting.clear()
         client.connections += 1
@@ -214,8 +251,8 @@ class DurableSimulation(Simulation):
     def greet(self, node: Node, client: SimClient) -> None:
         durable = self.durable_client(client.identity)
         durable.connections += 1
-        durable.session = session_after(durable.session, self.now)
-        outlet = ToDurableClient(self, client)
+        durable.session = session_after(durable.session, max(0, self.now + durable.clock_us))
+        outlet = ToDurableClient(self, client, durable.connections)
         seen, positions = dict(client.seen), dict(durable.positions)
         node.client_up(client.interface, client.identity, seen, outlet, durable.session, positions, durable.storage)
         self._know_home(node, client, durable)
@@ -278,6 +315,10 @@ class DurableSimulation(Simulation):
         self.durable_client(identity).wants.clear()
         self.ask(identity, Forget(identity))
 
+    def took_effect(self, effect: TakeEffect) -> None:
+        """A client is told that a change of its durable subscriptions, or of those of a group, is known."""
+        self.durable[effect.client.name].effective[effect.id] = effect.missing
+
     # --- deliveries ---
 
     def delivered(self, client: SimClient, delivery: Deliver | DeliverSequence) -> None:
@@ -305,11 +346,15 @@ class DurableSimulation(Simulation):
             if epoch <= client.positions.get(log, 0):
                 return  # A client that knows its positions takes nothing twice.
             client.positions[log] = epoch
-        client.taken.append(Got(identity, log, epoch, delivery.notification, delivery.subscriptions, delivery.lost))
+        self.took(client, Got(identity, log, epoch, delivery.notification, delivery.subscriptions, delivery.lost))
         sim_client = self.client(client.identity)
         node = self.node_of(sim_client)
         if node is not None:
             node.taken(sim_client.interface, Taken(identity, log, epoch))
+
+    def took(self, client: DurableClient, got: Got) -> None:
+        """An application has taken a delivery."""
+        client.taken.append(got)
 
     # --- publications ---
 

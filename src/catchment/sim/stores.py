@@ -55,6 +55,7 @@ class SimStore:
         times: DiskTimes,
         retention: Retention | None = None,
     ) -> None:
+        self.log = log
         self.disk = MemoryDisk(log)
         self.times = times
         # Delays are multiplied by it.

@@ -195,15 +195,16 @@ class Sending:
         return True
 
     def _acknowledge(self, flow: Outflow, position: int, now: Time) -> None:
+        # Also if it is known already: entries that were fetched before it came may have been sent after it.
+        window = flow.window
+        while window and window[0][0] <= max(position, flow.acknowledged):
+            flow.window_bytes -= window.popleft()[1]
+        if not window:
+            self._waiting.pop(flow.identity, None)
         if position <= flow.acknowledged:
             return
         flow.acknowledged = position
         flow.asked, flow.asked_at = 0, now
-        window = flow.window
-        while window and window[0][0] <= position:
-            flow.window_bytes -= window.popleft()[1]
-        if not window:
-            self._waiting.pop(flow.identity, None)
         self.dirty[flow.identity] = None
         self._least = None
 
