@@ -256,9 +256,12 @@ class DurableSimulation(Simulation):
         seen, positions = dict(client.seen), dict(durable.positions)
         node.client_up(client.interface, client.identity, seen, outlet, durable.session, positions, durable.storage)
         self._know_home(node, client, durable)
-        self._publish_again(client, durable)
         for group in durable.groups:
             node.requested(client.interface, 1, Join(group))
+
+    def restated(self, client: SimClient) -> None:
+        # Not before: what a client has not advertised is refused.
+        self._publish_again(client, self.durable_client(client.identity))
 
     def _know_home(self, node: Node, client: SimClient, durable: DurableClient) -> None:
         """What a live broker says when a client connects: where its publications are kept."""

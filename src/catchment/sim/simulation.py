@@ -196,6 +196,10 @@ class Simulation:
             self._ask(client, Advertise(client.identity, advertisement))
         for id, wanted in client.wants.items():
             self._ask(client, Subscribe(client.identity, id, wanted))
+        self.restated(client)
+
+    def restated(self, client: SimClient) -> None:
+        """A client that has connected has said again what it wants and offers."""
 
     def greet(self, node: Node, client: SimClient) -> None:
         """Tells a node that a client has connected."""

@@ -60,10 +60,13 @@ class DurableChecker:
     _readings: dict[tuple[str, str], Reading] = field(default_factory=dict)
     # Where each publication is recorded.
     _recorded: dict[Published, tuple[str, int]] = field(default_factory=dict)
+    _synced: dict[Published, tuple[str, int]] = field(default_factory=dict)
     # By identity and source: the number that was taken last.
     _last: dict[tuple[str, str], int] = field(default_factory=dict)
     _stored: dict[Published, tuple[Time, Notification]] = field(default_factory=dict)
     _confirmed: Counter[str] = field(default_factory=Counter)
+    # Publications that were recorded on a disk that is gone.
+    _may_repeat: set[Published] = field(default_factory=set)
     # Lost records that clients were told of, by identity and log.
     told_lost: Counter[tuple[str, str]] = field(default_factory=Counter)
 
@@ -89,6 +92,14 @@ class DurableChecker:
         if wrong := named - may:
             raise ViolationError(f"{what}, which names {sorted(wrong)}: they do not match {notification!r}")
 
+    def synced(self, ledger: Ledger, record: Record) -> None:
+        """A record is synced: no crash takes it away."""
+        notification = record.notification
+        key, place = (notification.source or "", notification.seq or 0), (ledger.log, record.epoch)
+        before = self._synced.setdefault(key, place)
+        if before != place and not self.ledgers[before[0]].is_lost:
+            raise ViolationError(f"{key} is record {before[1]} of {before[0]} and record {place[1]} of {place[0]}")
+
     def _is_gone(self, place: tuple[str, int], notification: Notification) -> bool:
         """Whether a record was lost with a disk, or before it was synced."""
         ledger = self.ledgers[place[0]]
@@ -97,6 +108,13 @@ class DurableChecker:
 
     def _is_unsynced(self, place: tuple[str, int]) -> bool:
         return place[1] not in self.ledgers[place[0]].records
+
+    def lost(self, ledger: Ledger) -> None:
+        """A disk is gone for ever, with the numbers of all publishers: what they publish again comes again."""
+        ledger.is_lost = True
+        self.wants.forgotten_at(ledger.storage)
+        for record in ledger.records.values():
+            self._may_repeat.add((record.notification.source or "", record.notification.seq or 0))
 
     # --- messages ---
 
@@ -199,6 +217,8 @@ class DurableChecker:
 
     def _check_order(self, identity: str, notification: Notification) -> None:
         key, seq = (identity, notification.source or ""), notification.seq or 0
+        if (key[1], seq) in self._may_repeat:
+            return
         if seq <= self._last.get(key, 0):
             raise ViolationError(f"{identity} takes {seq} of {key[1]} after {self._last[key]}")
         self._last[key] = seq
@@ -215,14 +235,18 @@ class DurableChecker:
 
     # --- effects ---
 
-    def took_effect(self, effect: TakeEffect, storages: set[str], now: Time) -> None:
+    def took_effect(self, effect: TakeEffect, storages: set[str], young: set[str], now: Time) -> None:
+        """Of the storages that are `young`, the broker that says so may not have heard yet."""
         change = self.wants.last(effect.identity, effect.id)
         knowing = storages - set(effect.missing)
         for ledger in self.ledgers.values():
             if ledger.storage in knowing and not ledger.is_lost:
                 row = ledger.durables.get((effect.identity, effect.id))
-                if row is None or row.wanted != change.wanted:
+                if row is not None and row.wanted == change.wanted:
+                    continue
+                if ledger.storage not in young:
                     raise ViolationError(f"{effect!r}: {ledger.storage} has {row!r}, asked was {change.wanted}")
+                knowing.discard(ledger.storage)
         if effect.missing and not self.has_failed:
             raise ViolationError(f"{effect!r}: nothing has failed")
         self.wants.took_effect(effect.identity, effect.id, knowing, now)

@@ -15,9 +15,15 @@ from catchment.store.memory import MemoryDisk
 
 
 class Ledger:
-    """The log of one disk. `recorded` is told each record when it is made."""
+    """The log of one disk. `recorded` is told each record when it is made, `synced` when it is synced."""
 
-    def __init__(self, storage: str, log: str, recorded: Callable[[Ledger, Record], None]) -> None:
+    def __init__(
+        self,
+        storage: str,
+        log: str,
+        recorded: Callable[[Ledger, Record], None],
+        synced: Callable[[Ledger, Record], None],
+    ) -> None:
         self.storage, self.log = storage, log
         # Synced: what no crash takes away.
         self.records: dict[int, Record] = {}
@@ -26,7 +32,7 @@ class Ledger:
         self.acknowledged: dict[str, int] = {}
         # Whether the disk is gone for ever.
         self.is_lost = False
-        self._recorded = recorded
+        self._recorded, self._synced = recorded, synced
         self._unsynced: list[tuple[Persist, ...] | None] = []
 
     @property
@@ -65,6 +71,7 @@ class Ledger:
                 if write.epoch != self.head + 1:
                     raise ViolationError(f"{self.log} has epoch {write.epoch} after {self.head}")
                 self.records[write.epoch] = write
+                self._synced(self, write)
             case DurableRow():
                 self.durables[write.identity, write.id] = write
             case PlaceRow():

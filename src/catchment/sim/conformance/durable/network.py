@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 from catchment.model.notification import Notification
 from catchment.model.values import Value
 from catchment.node import Node
-from catchment.routing.durable.messages import Confirm, Directed, TakeEffect
+from catchment.routing.durable.messages import Confirm, Directed, Offer, TakeEffect
 from catchment.routing.messages import BrokerMessage, Deliver, DeliverSequence, Time
 from catchment.sim.clients import SimClient
 from catchment.sim.conformance.durable.checker import DurableChecker
@@ -22,6 +22,8 @@ from catchment.sim.stores import SimStore
 from catchment.sim.topology import Topology
 
 DIRECTED: Final = get_args(Directed)
+# How long a broker that was started may not have heard of all storages, nor they of it.
+YOUNG_US: Final = 100 * MILLISECOND
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,10 @@ class CheckedSimulation(DurableSimulation):
         **options: Any,
     ) -> None:
         self.checker, self._flaws = checker, flaws
+        # By broker, when it was started last.
+        self.started_at: dict[str, Time] = {}
+        # Storages that have lost their disk since the whole network was settled.
+        self.blank: set[str] = set()
         self._flaw_rng = random.Random(options.get("seed", 1))
         super().__init__(topology, make_inner, durability, **options)
 
@@ -54,7 +60,7 @@ class CheckedSimulation(DurableSimulation):
 
     def new_store(self, broker: str) -> SimStore:
         store = super().new_store(broker)
-        ledger = Ledger(broker, store.log, self.checker.recorded)
+        ledger = Ledger(broker, store.log, self.checker.recorded, self.checker.synced)
         self.checker.ledgers[ledger.log] = ledger
         store.disk = WatchedDisk(ledger)
         return store
@@ -63,16 +69,22 @@ class CheckedSimulation(DurableSimulation):
         return self.checker.ledgers[self.stores[broker].log]
 
     def lose_disk(self, broker: str) -> None:
-        self.ledger(broker).is_lost = True
-        self.checker.wants.forgotten_at(broker)
+        self.blank.add(broker)
+        self.checker.lost(self.ledger(broker))
         super().lose_disk(broker)
+
+    def restart(self, broker: str) -> None:
+        if self.nodes[broker] is None:
+            self.started_at[broker] = self.now
+        super().restart(broker)
 
     # --- links ---
 
     def carry_message(self, way: Direction, message: BrokerMessage) -> None:
         self.checker.sent(way.sender.name, message)
         flaws, rng = self._flaws, self._flaw_rng
-        if isinstance(message, DIRECTED):
+        # Nobody waits for what is offered unasked: links are all that it relies on.
+        if isinstance(message, DIRECTED) and not (isinstance(message, Offer) and not message.is_stored):
             if flaws.loss and rng.random() < flaws.loss:
                 return
             if flaws.late and rng.random() < flaws.late:
@@ -98,7 +110,10 @@ class CheckedSimulation(DurableSimulation):
         super().forget(identity)
 
     def took_effect(self, effect: TakeEffect) -> None:
-        self.checker.took_effect(effect, set(self.stores), self.now)
+        young = {broker for broker, started_at in self.started_at.items() if self.now - started_at < YOUNG_US}
+        is_young = self.client(effect.identity).home in young
+        unheard = set(self.stores) if is_young else young | self.blank
+        self.checker.took_effect(effect, set(self.stores), unheard, self.now)
         super().took_effect(effect)
 
     def delivered(self, client: SimClient, delivery: Deliver | DeliverSequence) -> None:

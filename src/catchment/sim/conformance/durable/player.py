@@ -229,7 +229,13 @@ class Player:
         network = self.network
         self._heal_all()
         network.settle()
+        for reader in READERS:
+            # What was refused, because no storage was known.
+            self._ask_again(reader)
+            self._excuse_cancelled(reader)
+        network.settle()
         self._check_whole()
+        network.blank.clear()
         self.checker.wants.settled(set(network.stores), network.now)
         for storage in sorted(network.stores):
             self._check_collected(storage)
@@ -251,6 +257,13 @@ class Player:
                 self._come(identity, network.topology.brokers[0])
         for reader in READERS:
             self._take_again(TakesAgain(reader))
+
+    def _excuse_cancelled(self, reader: str) -> None:
+        """What was cancelled and never made is unknown everywhere: nothing has to take effect."""
+        logs = [self.network.ledger(storage) for storage in self.network.stores]
+        for id, wanted in self.checker.wants.pending(reader).items():
+            if wanted is None and all((reader, id) not in ledger.durables for ledger in logs):
+                self.checker.wants.took_effect(reader, id, set(self.network.stores), self.network.now)
 
     def _check_whole(self) -> None:
         network, checker = self.network, self.checker
@@ -278,13 +291,12 @@ class Player:
             raise ViolationError(f"everything is taken, and {ledger.log} keeps {status.records} records: {status}")
 
 
-def transient_violations(network: CheckedSimulation) -> str | None:
-    """A transient subscriber gets nothing twice."""
+def check_transient(network: CheckedSimulation) -> None:
+    """A transient subscriber gets nothing twice, whatever publishers publish again."""
     seen: set[tuple[str | None, int | None]] = set()
     for delivery in network.client(WATCHER).received:
         assert isinstance(delivery, Deliver)
         key = (delivery.notification.source, delivery.notification.seq)
         if key in seen:
-            return f"{WATCHER} got {delivery.notification!r} twice"
+            raise ViolationError(f"{WATCHER} got {delivery.notification!r} twice")
         seen.add(key)
-    return None

@@ -15,7 +15,7 @@ from catchment.routing.systems import SYSTEMS, system_named
 from catchment.sim.conformance.checkers import ViolationError
 from catchment.sim.conformance.durable.checker import DurableChecker
 from catchment.sim.conformance.durable.network import CheckedSimulation, Flaws
-from catchment.sim.conformance.durable.player import Player, transient_violations
+from catchment.sim.conformance.durable.player import Player, check_transient
 from catchment.sim.conformance.durable.scripts import Script, script_of, storages_of
 from catchment.sim.conformance.entries import ENTRIES, NETWORKS, QUALITIES
 from catchment.sim.conformance.runs import shrunk
@@ -72,6 +72,8 @@ class DurableOutcome:
 
 class _Tried(NamedTuple):
     violation: str | None
+    # The line that has found it.
+    where: str
     deliveries: int
 
 
@@ -79,27 +81,29 @@ def durable_outcome_of(run: DurableRun, *, shrink: bool = True) -> DurableOutcom
     """Runs it; makes its script small if it fails."""
     topology = NETWORKS[run.network](run.seed)
     script = script_of(topology, run.seed, run.is_short)
-    violation, deliveries = _tried(script, run)
+    tried = _tried(script, run)
+    violation = tried.violation
     if violation is not None and shrink:
-        script = shrunk(script, lambda smaller: _tried(smaller, run).violation is not None)  # type: ignore[arg-type, assignment]
+        # The same check must fail: a script without its beginning fails in many ways.
+        script = shrunk(script, lambda smaller: _tried(smaller, run).where == tried.where)  # type: ignore[arg-type, assignment]
         violation = _tried(script, run).violation
-    return DurableOutcome(run, violation, script, deliveries)
+    return DurableOutcome(run, violation, script, tried.deliveries)
 
 
 def _tried(script: Script, run: DurableRun) -> _Tried:
     checker = DurableChecker(WINDOW_ENTRIES)
-    violation: str | None = None
+    violation, where = None, ""
     try:
         network = _network(run, checker)
         Player(network, checker).play(script)
-        violation = transient_violations(network)
-    except (ViolationError, LimitError, WireError) as problem:
-        violation = str(problem)
+        check_transient(network)
     except Exception as problem:
         # Neither a core nor a node raises anything for what a client, a neighbor or a disk does.
         last = extract_tb(problem.__traceback__)[-1]
-        violation = f"{type(problem).__name__}: {problem} ({Path(last.filename).name}:{last.lineno})"
-    return _Tried(violation, checker.delivered_count)
+        where = f"{Path(last.filename).name}:{last.lineno}"
+        is_known = isinstance(problem, ViolationError | LimitError | WireError)
+        violation = str(problem) if is_known else f"{type(problem).__name__}: {problem} ({where})"
+    return _Tried(violation, where, checker.delivered_count)
 
 
 def _network(run: DurableRun, checker: DurableChecker) -> CheckedSimulation:
