@@ -257,7 +257,8 @@ class DurableCore:
     ) -> list[Action]:
         match message:
             case Reach():
-                return self._rerouted(lambda: self._paths.heard(message, source, now), now)
+                told = self._places.told_lost(self.name, message.log) if self._paths.learn_former(message) else []
+                return told + self._rerouted(lambda: self._paths.heard(message, source, now), now)
             case Durable():
                 return self._subscriptions.heard(message, source, now)
             case Place():

@@ -168,6 +168,8 @@ class Places:
     def _gone(self, served: Served, broker: str | None) -> list[Action]:
         """An identity that was served here is elsewhere. Members of a group are told: they have to join there."""
         self._serving.end(served.identity)
+        # Its connection here is dead, although nobody has noticed: it must not be served again for that one's sake.
+        self._connected.pop(served.identity, None)
         where = "have gone" if broker is None else f"are at {broker}: connect there to join them"
         problem = BadIdError(f"the members of {shown(served.identity)} {where}")
         return [Refuse(client, problem) for client in served.members or ()]
