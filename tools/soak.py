@@ -6,6 +6,7 @@
 ./dev soak --live 50                         live runs alone
 ./dev soak --system 'siena general' --network ring --seed 7
                                              one run again, made small if it fails; live with --live 1
+./dev soak --durable                         10,000 simulated runs with durable clients and failing disks
 ./dev soak --fuzz                            a broker is told 1,000,000 frames, 100,000 filters and 50,000 HTTP requests
                                              that are made or changed at random; --fuzz-share 0.01 makes a hundredth
 ./dev soak --fuzz frames --seed 7            one run of the fuzzer again
@@ -29,6 +30,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tests.live, also in the processes of the pool
 
+from catchment.sim.conformance.durable.runs import DurableRun, durable_outcome_of, durable_runs
 from catchment.sim.conformance.entries import ENTRIES, NETWORKS, Run, all_runs, unchecked_systems
 from catchment.sim.conformance.runs import outcome_of
 from tests.fuzz import runs as fuzz
@@ -115,6 +117,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, help="this seed alone")
     parser.add_argument("--system", choices=list(ENTRIES), help="this entry of the suite alone")
     parser.add_argument("--network", choices=list(NETWORKS), help="this kind of network alone")
+    parser.add_argument("--durable", action="store_true", help="runs with durable clients, and no others")
     parser.add_argument("--short", action="store_true", help="short simulated runs, as tests make them")
     parser.add_argument(
         "--fuzz", nargs="?", const="all", choices=["all", *fuzz.SIZES], help="fuzz a broker, and no more"
@@ -126,6 +129,8 @@ def main(arguments: Sequence[str]) -> int:
     if unchecked := unchecked_systems():
         print(f"the suite has no entry for {', '.join(unchecked)}")
         return 1
+    if given.durable:
+        return 0 if made("durable", durable_outcome_of, durable_runs_of(given)) else 1
     simulated_count, live_count = counts(given)
     results = []
     if simulated_count:
@@ -134,6 +139,15 @@ def main(arguments: Sequence[str]) -> int:
         runs = chosen(given, live_count, live_runs if given.network is None else all_live_runs)
         results.append(made("live", live_outcome_of, runs, LIVE_AT_ONCE, LIVE_CHUNK))
     return 0 if results and all(results) else 1
+
+
+def durable_runs_of(given: argparse.Namespace) -> list[DurableRun]:
+    if given.seed is not None:
+        if given.system is None or given.network is None:
+            raise SystemExit("a durable run is a --system, a --network and a --seed")
+        return [DurableRun(given.system, given.network, given.seed, given.short)]
+    runs = durable_runs(given.runs or RUNS, given.from_seed, is_short=given.short)
+    return [run for run in runs if given.system in (None, run.entry) and given.network in (None, run.network)]
 
 
 def fuzz_runs(given: argparse.Namespace) -> list[fuzz.FuzzRun]:
