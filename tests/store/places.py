@@ -1,15 +1,27 @@
 """Places where a store can be: what a contract test needs besides the store itself."""
 
+import os
 import shutil
 import sqlite3
+import tempfile
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+import psycopg
 
 from catchment.model.notification import Notification
 from catchment.routing.stored import Acknowledged, Persist, Record
 from catchment.store.interface import Retention, Store
 from catchment.store.memory import MemoryDisk
+from catchment.store.opening import open_store
+from catchment.store.postgres import Address
 from catchment.store.sqlite import open_sqlite
+
+
+def quick_folder() -> Path:
+    """A new folder in memory where there is such a place: syncing costs nothing there."""
+    shared = Path("/dev/shm")
+    return Path(tempfile.mkdtemp(prefix="catchment-", dir=shared if os.access(shared, os.W_OK) else None))
 
 
 class Place(Protocol):
@@ -18,7 +30,7 @@ class Place(Protocol):
     def kill(self) -> None:
         """The process that has it open ends without a word."""
 
-    def damage(self, epoch: int) -> None:
+    def damage(self, epoch: int, column: str = "hash") -> None:
         """A bit of a record flips, while nobody has the store open."""
 
     def remove(self) -> None: ...
@@ -34,7 +46,7 @@ class InMemory:
     def kill(self) -> None:
         self.disk.kill()
 
-    def damage(self, epoch: int) -> None:
+    def damage(self, epoch: int, column: str = "hash") -> None:
         self.disk.flip(epoch)
 
     def remove(self) -> None:
@@ -74,17 +86,59 @@ class InSqlite:
             self._open.close()
         shutil.rmtree(here)
 
-    def damage(self, epoch: int) -> None:
+    def damage(self, epoch: int, column: str = "hash") -> None:
         connection = sqlite3.connect(self.path)
         with connection:
-            ((body,),) = connection.execute("SELECT body FROM log WHERE epoch = ?", (epoch,)).fetchall()
-            flipped = bytearray(body)
+            ((value,),) = connection.execute(f"SELECT {column} FROM log WHERE epoch = ?", (epoch,)).fetchall()
+            flipped = bytearray(value)
             flipped[len(flipped) // 2] ^= 1
-            connection.execute("UPDATE log SET body = ? WHERE epoch = ?", (bytes(flipped), epoch))
+            connection.execute(f"UPDATE log SET {column} = ? WHERE epoch = ?", (bytes(flipped), epoch))
         connection.close()
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class InPostgres:
+    """A schema of its own on a server that all share."""
+
+    server: Any = None
+    _made = 0
+
+    def __init__(self, folder: Path) -> None:
+        InPostgres._made += 1
+        self.schema = f"test {InPostgres._made}"
+        self._open: Store | None = None
+
+    @property
+    def url(self) -> str:
+        return str(self.server.url(self.schema.replace(" ", "%20")))
+
+    def open(self, retention: Retention | None = None) -> Store:
+        self._open = open_store(self.url, retention)
+        return self._open
+
+    def kill(self) -> None:
+        if self._open is not None:
+            self._open.close()
+
+    def damage(self, epoch: int, column: str = "hash") -> None:
+        with self.connection() as connection:
+            connection.execute(
+                f"UPDATE log SET {column} = set_bit({column}, 8 * (length({column}) / 2), "
+                f"1 - get_bit({column}, 8 * (length({column}) / 2))) WHERE epoch = %s",
+                (epoch,),
+            )
+
+    def connection(self):
+        connection = psycopg.connect(Address(self.url).server)
+        connection.execute(f'SET search_path TO "{self.schema}"')
+        return connection
+
+    def remove(self) -> None:
+        self.kill()
+        with self.connection() as connection:
+            connection.execute(f'DROP SCHEMA IF EXISTS "{self.schema}" CASCADE')
 
 
 # --- what to write --------------------------------------------------------------------------------

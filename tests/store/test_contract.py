@@ -245,13 +245,14 @@ def test_lost_ones_are_told_after_a_restart(place):
     assert store.opened().last_due == {"ada": 2}
 
 
+@pytest.mark.parametrize("column", ["hash", "body"])
 @pytest.mark.parametrize("readers", [("ada", "bob"), MANY])
-def test_a_damaged_record_is_lost_and_told(place, readers):
+def test_a_damaged_record_is_lost_and_told(place, readers, column):
     store = place.open()
     write_records(store, *(record(epoch, *readers) for epoch in range(1, 6)))
     acknowledge(store, readers[1], 3)
     store.close()
-    place.damage(3)
+    place.damage(3, column)
     store = place.open()
     read = all_of(store, readers[0])
     assert (epochs(read), read.lost) == ([1, 2, 4, 5], 1)

@@ -19,42 +19,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from catchment.errors import BadIdError, CatchmentError, UnavailableError, shown
 from catchment.model.notification import Notification
 from catchment.node.access import Access
+from catchment.node.counting import is_counted, unwanted
 from catchment.node.gaps import TIMER as GAPS_TIMER
 from catchment.node.gaps import Gaps, GapTimes
-from catchment.node.jobs import TURN, Job, Jobs
+from catchment.node.jobs import LINK, SLICE_CANCELLED_MAX, SLICE_PUBLISHED_MAX, TURN, Job, Jobs
 from catchment.node.kept import ClientState, LinkState
 from catchment.node.outlets import ClientOutlet, LinkOutlet, StoreOutlet
 from catchment.node.performing import Performing
+from catchment.node.publications import Publication, Publications
 from catchment.node.sliced import Slices, ending_of, finished, names_in, sliced
-from catchment.routing.core import RoutingCore, Work
+from catchment.routing.core import LeavesInParts, RoutingCore, Work
 from catchment.routing.durable.messages import DurableRequest, Taken
 from catchment.routing.messages import (
     HOPS_MOST,
     HOST,
-    Action,
-    Beat,
     BrokerMessage,
     Client,
     ClientDown,
     ClientRequest,
     ClientUp,
-    Deliver,
-    DeliverSequence,
-    Forward,
     Gap,
     HostMessage,
     Interface,
-    Keep,
     LinkDown,
     LinkMessage,
     LinkUp,
     Neighbor,
-    Parting,
     Refuse,
     Routed,
     SetTimer,
@@ -63,9 +58,6 @@ from catchment.routing.messages import (
 )
 from catchment.routing.parts.identities import Identity
 from catchment.routing.stored import StoreMessage
-
-# The actions which show that somebody wants a notification.
-_WANTED: Final = (Forward, Deliver, DeliverSequence, Keep)
 
 
 class Node(Performing):
@@ -84,6 +76,8 @@ class Node(Performing):
         """`incarnation` is greater than 0 and differs from those of earlier processes of this broker; without one, it
         is the time. `store` is there if the core is durable and was made from what a store has."""
         super().__init__(name, core, now, set_timer, store)
+        # Links that are up, but wait: the core still forgets the link to the same neighbor before them.
+        self._coming: dict[Neighbor, LinkState] = {}
         self.access = Access(name, core, self.clients)
         if self.durable is not None:
             # A publisher goes on after what is kept of it, even if this process has not heard it yet.
@@ -162,15 +156,44 @@ class Node(Performing):
 
     def link_up(self, neighbor: Neighbor, cost: int, outlet: LinkOutlet) -> None:
         self.link_down(neighbor)
-        self.links[neighbor] = LinkState(outlet, cost)
-        self._gaps.link_up(neighbor, self._now())
-        self._tell(LinkUp(cost), neighbor)
+        link = self._coming[neighbor] = LinkState(outlet, cost)
+        self._when_link_free(neighbor, link, lambda: self._link_came(neighbor, link))
+
+    def _link_came(self, neighbor: Neighbor, link: LinkState) -> None:
+        # It may have gone while it waited.
+        if self._coming.get(neighbor) is link:
+            self.links[neighbor] = self._coming.pop(neighbor)
+            self._gaps.link_up(neighbor, self._now())
+            self._tell(LinkUp(link.cost), neighbor)
 
     def link_down(self, neighbor: Neighbor) -> None:
+        """A link has failed. From now on nothing is sent over it, even if the core still has to forget much."""
+        self._coming.pop(neighbor, None)
         link = self.links.pop(neighbor, None)
         if link is not None:
-            self._tell(LinkDown(), neighbor)
+            job = Job(frozenset((LINK + neighbor.name,)), self._forgetting(neighbor))
+            self._when_link_free(neighbor, link, lambda: self.jobs.begin(job))
             self._gaps.link_down(neighbor, link.carried_out, link.carried_in, self._now())
+
+    def _forgetting(self, neighbor: Neighbor) -> Iterator[None]:
+        """Lets the core forget what a neighbor has said, until so little is left that it may forget it at once."""
+        if isinstance(self.core, LeavesInParts):
+            for message in self.core.farewell(neighbor, SLICE_CANCELLED_MAX):
+                self._tell(message, neighbor)
+                yield
+        self._tell(LinkDown(), neighbor)
+
+    def _when_link_free(self, neighbor: Neighbor, link: LinkState, work: Callable[[], None]) -> None:
+        """Does something for a link now, or when the core has forgotten the link before it."""
+        if self.jobs.must_wait(neighbor, (LINK + neighbor.name,)):
+            self.jobs.wait(neighbor, link.outlet, (LINK + neighbor.name,), work)
+        else:
+            work()
+
+    def _over_link(self, neighbor: Neighbor, work: Callable[[LinkState], None]) -> None:
+        """Something has come over a link. It is dropped if the link goes while it waits."""
+        link = self._coming.get(neighbor) or self.links[neighbor]
+        self._when_link_free(neighbor, link, lambda: work(link) if self.links.get(neighbor) is link else None)
 
     def beat(self) -> None:
         """Called from time to time: tells each neighbor until when it has everything."""
@@ -234,38 +257,29 @@ class Node(Performing):
         # Answers come in the order of what was asked.
         self._when_free(client, outlet, {client.name}, lambda: outlet.answer(number, [Refuse(client, error)]))
 
-    def published(self, client: Client, publications: Sequence[tuple[int, Sequence[Notification]]]) -> None:
-        """Publishes, with one call of the core, all that one read of a client's connection brought. Each publication
+    def published(self, client: Client, publications: Sequence[Publication]) -> None:
+        """Publishes, with few calls of the core, all that one read of a client's connection brought. Each publication
         has the number of its answer, or 0 if the client does not wait for an answer. A publication with a source that
         is not the client's, or with a number that is out of range, is refused as a whole."""
         state = self.clients[client]
         self._when_free(client, state.outlet, {client.name}, lambda: self._publish_all(client, state, publications))
 
-    def _publish_all(
-        self, client: Client, state: ClientState, publications: Sequence[tuple[int, Sequence[Notification]]]
-    ) -> None:
-        outlet, now = state.outlet, self._now()
-        admitted: list[Notification] = []
-        # By place in `publications`: those that are refused before the core sees them.
-        refused_before: dict[int, Refuse] = {}
-        checked: list[tuple[int, Sequence[Notification]]] = []
-        for place, (number, batch) in enumerate(publications):
-            try:
-                taken = self.access.admitted(client, batch, now)
-                admitted += taken
-                checked.append((number, taken))
-            except CatchmentError as problem:
-                self.totals.refused += len(batch)
-                refused_before[place] = Refuse(client, problem)
-                checked.append((number, ()))
-        refusals = _by_notification(self._taken(client, state, admitted))
-        # In the order of the publications: answers come in the order in which a client asked.
-        for place, (number, taken) in enumerate(checked):
-            refused = [refusal for notification in taken for refusal in refusals.pop(id(notification), ())]
-            if place in refused_before:
-                refused = [refused_before[place]]
-            if number or refused:
-                outlet.answer(number, refused)
+    def _publish_all(self, client: Client, state: ClientState, publications: Sequence[Publication]) -> None:
+        now = self._now()
+        admitted = Publications(client, publications, lambda batch: self.access.admitted(client, batch, now))
+        self.totals.refused += admitted.refused_count
+        self.jobs.begin(Job(frozenset((client.name,)), self._publishing(client, state, admitted)))
+
+    def _publishing(self, client: Client, state: ClientState, publications: Publications) -> Iterator[None]:
+        """Gives the core what was admitted; only a long publication takes more than one slice. What the client says
+        next, also that it goes, comes after all of it."""
+        refusals: list[Refuse] = []
+        for start in range(0, len(publications.admitted), SLICE_PUBLISHED_MAX):
+            if start:
+                yield
+            refusals += self._taken(client, state, publications.admitted[start : start + SLICE_PUBLISHED_MAX])
+        for number, refused in publications.answers(refusals):
+            state.outlet.answer(number, refused)
 
     def publish(self, client: Client, notifications: Sequence[Notification]) -> list[Refuse]:
         """Publishes notifications that do not depend on each other: if one is refused, the others are published.
@@ -351,7 +365,9 @@ class Node(Performing):
 
     def arrived(self, neighbor: Neighbor, batch: Sequence[Routed]) -> None:
         """A neighbor has forwarded notifications, in one message."""
-        link = self.links[neighbor]
+        self._over_link(neighbor, lambda link: self._arrived(neighbor, link, batch))
+
+    def _arrived(self, neighbor: Neighbor, link: LinkState, batch: Sequence[Routed]) -> None:
         link.heard += 1
         link.received += len(batch)
         link.carried_in += len(batch)
@@ -365,19 +381,33 @@ class Node(Performing):
         if self._gaps.is_owing:
             self._gaps.handles(self._now())
         actions = self.core.on_notifications(batch, neighbor, self._now()) if batch else []
-        self.totals.unwanted += _unwanted(batch, actions)
+        self.totals.unwanted += unwanted(batch, actions)
         self._perform(actions)
 
     def told(self, neighbor: Neighbor, message: BrokerMessage) -> None:
         """A neighbor has sent a message of the routing system."""
-        self.links[neighbor].heard += 1
-        self.links[neighbor].carried_in += int(message.carries_notifications)
-        self._refuse_later(self._tell(message, neighbor))
+        self._over_link(neighbor, lambda link: self._told(neighbor, link, message))
+
+    def _told(self, neighbor: Neighbor, link: LinkState, message: BrokerMessage) -> None:
+        link.heard += 1
+        link.carried_in += int(message.carries_notifications)
+        self.jobs.begin(Job(frozenset((LINK + neighbor.name,)), self._hearing(neighbor, link, message.parts())))
+
+    def _hearing(self, neighbor: Neighbor, link: LinkState, parts: Sequence[BrokerMessage]) -> Iterator[None]:
+        """Gives the core what a neighbor has said. There is one part, unless the neighbor says too much at once."""
+        for number, part in enumerate(parts):
+            if number:
+                yield
+                if self.links.get(neighbor) is not link:
+                    return  # The link has gone in between.
+            self._refuse_later(self._tell(part, neighbor))
 
     def link_told(self, neighbor: Neighbor, message: LinkMessage) -> None:
         """The node of a neighbor has sent a message."""
-        link = self.links[neighbor]
-        link.heard += int(_is_counted(message))
+        self._over_link(neighbor, lambda link: self._link_told(neighbor, link, message))
+
+    def _link_told(self, neighbor: Neighbor, link: LinkState, message: LinkMessage) -> None:
+        link.heard += int(is_counted(message))
         self._gaps.heard(neighbor, message, link.carried_in, self._now())
 
     def timer_fired(self, name: str) -> None:
@@ -414,7 +444,7 @@ class Node(Performing):
     def _tell_neighbor(self, neighbor: Neighbor, message: LinkMessage) -> None:
         link = self.links[neighbor]
         link.outlet.tell(message)
-        link.sent += int(_is_counted(message))
+        link.sent += int(is_counted(message))
 
     def _tell_gap(self, gap: Gap, source: Neighbor | None) -> None:
         """Tells a gap to all clients, and to all neighbors but the one that it came from."""
@@ -429,32 +459,3 @@ class Node(Performing):
     def _is_reached(self, broker: str) -> bool | None:
         brokers = self.core.inspect().brokers
         return None if brokers is None else any(known.is_reached for known in brokers if known.name == broker)
-
-
-def _is_counted(message: LinkMessage) -> bool:
-    """Whether a message counts when the ends of a link are compared: beats come and go in a network at rest too."""
-    return not isinstance(message, Beat | Parting)
-
-
-def _by_notification(refusals: Sequence[Refuse]) -> dict[int, list[Refuse]]:
-    """By object, not by value: equal notifications may be in several publications. `id` is safe as a key: the core
-    returns the very object that it was given, and the caller keeps that object alive."""
-    by_notification: dict[int, list[Refuse]] = {}
-    for refusal in refusals:
-        by_notification.setdefault(id(refusal.notification), []).append(refusal)
-    return by_notification
-
-
-def _unwanted(batch: Sequence[Routed], actions: Sequence[Action]) -> int:
-    """How many notifications of a batch this broker did nothing with. A message to a neighbor does not count."""
-    if len(batch) == 1:
-        return 0 if any(isinstance(action, _WANTED) for action in actions) else 1
-    # By `id`: the actions have the objects of the batch. `DeliverSequence` needs no branch: a core that watches
-    # patterns emits `Keep` for each notification that a pattern wants.
-    wanted: set[int] = set()
-    for action in actions:
-        if isinstance(action, Forward):
-            wanted.update([id(routed.notification) for routed in action.batch])
-        elif isinstance(action, Deliver | Keep):
-            wanted.add(id(action.notification))
-    return sum(id(routed.notification) not in wanted for routed in batch)

@@ -189,10 +189,10 @@ class Performing:
         if link is None:
             return
         try:
-            link.outlet.send(message)
+            for part in message.parts():
+                link.outlet.send(part)
+                link.sent += 1
+                link.carried_out += int(part.carries_notifications)
         except LimitError as problem:
             # A neighbor that misses a message would route by a wrong state. A new link begins from nothing.
             link.outlet.end(f"{type(message).__name__}: {problem}")
-        else:
-            link.sent += 1
-            link.carried_out += int(message.carries_notifications)

@@ -19,7 +19,7 @@ its way between brokers a notification carries the header of the routing system.
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, TypeAlias
@@ -197,6 +197,12 @@ class BrokerMessage(Said, frozen=True):
     Measures count a message as control, unless it `carries_notifications`."""
 
     carries_notifications: ClassVar[bool] = False
+
+    def parts(self) -> Sequence[BrokerMessage]:
+        """Messages that say the same when they are said one after the other. A node sends these, so that no message is
+        long to read and to handle. Whoever has heard only the first of them wants and offers no less than before the
+        first, or after the last."""
+        return (self,)
 
 
 class LinkMessage(Said, frozen=True):

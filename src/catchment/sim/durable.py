@@ -32,6 +32,10 @@ from catchment.routing.durable.core import DurableCore
 from catchment.routing.durable.messages import (
     CancelDurable,
     Confirm,
+    Forget,
+    Join,
+    Leave,
+    Rewind,
     SubscribeDurable,
     TakeEffect,
     Taken,
@@ -67,8 +71,9 @@ class Durability(Struct, frozen=True):
 
 
 class Got(Struct, frozen=True):
-    """A delivery that an application has taken, and where it stands."""
+    """A delivery that an application has taken, and where it stands. `identity` is its own, or a group."""
 
+    identity: str
     log: str
     epoch: int
     notification: Notification
@@ -104,6 +109,7 @@ class DurableClient:
     # How far its clock is ahead.
     clock_us: Time = 0
     is_resending: bool = False
+    groups: dict[str, None] = field(default_factory=dict)
 
     @property
     def storage(self) -> str:
@@ -139,7 +145,7 @@ class ToDurableClient(ToClient):
             self.simulation.took_effect(effect)
 
     def tell_lost_log(self, lost: TellLostLog) -> None:
-        self.simulation.durable[lost.identity].lost_logs.append(lost)
+        self.simulation.durable[self.client.identity].lost_logs.append(lost)
 
     def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
         self.client.refused += [refusal.error for refusal in refusals]
@@ -250,6 +256,8 @@ class DurableSimulation(Simulation):
         seen, positions = dict(client.seen), dict(durable.positions)
         node.client_up(client.interface, client.identity, seen, outlet, durable.session, positions, durable.storage)
         self._know_home(node, client, durable)
+        for group in durable.groups:
+            node.requested(client.interface, 1, Join(group))
 
     def restated(self, client: SimClient) -> None:
         # Not before: what a client has not advertised is refused.
@@ -283,9 +291,36 @@ class DurableSimulation(Simulation):
         client.effective.pop(id, None)
         self.ask(identity, CancelDurable(identity, id))
 
+    def subscribe_group(self, identity: str, group: str, id: str, wanted: Wanted) -> None:
+        """A client subscribes for a group."""
+        self.ask(identity, SubscribeDurable(group, id, wanted, is_group=True))
+
+    def join(self, identity: str, group: str) -> None:
+        self.durable_client(identity).groups[group] = None
+        self.ask(identity, Join(group))
+
+    def leave(self, identity: str, group: str) -> None:
+        client = self.durable_client(identity)
+        client.groups.pop(group, None)
+        client.waiting = [delivery for delivery in client.waiting if delivery.identity != group]
+        self.ask(identity, Leave(group))
+
+    def go_back(self, identity: str, log: str = "", epoch: int = 0, since: Time | None = None) -> None:
+        """The client forgets its positions in the logs that it goes back in, and what waits of them."""
+        client = self.durable_client(identity)
+        client.waiting = [delivery for delivery in client.waiting if log not in ("", delivery.log)]
+        for gone in [log] if log else list(client.positions):
+            client.positions.pop(gone, None)
+        self.ask(identity, Rewind(identity, log, epoch, since))
+
+    def forget_identity(self, identity: str) -> None:
+        """The client says that it will never come back."""
+        self.durable_client(identity).wants.clear()
+        self.ask(identity, Forget(identity))
+
     def took_effect(self, effect: TakeEffect) -> None:
-        """A client is told that a change of its durable subscriptions is known."""
-        self.durable[effect.identity].effective[effect.id] = effect.missing
+        """A client is told that a change of its durable subscriptions, or of those of a group, is known."""
+        self.durable[effect.client.name].effective[effect.id] = effect.missing
 
     # --- deliveries ---
 
@@ -293,7 +328,7 @@ class DurableSimulation(Simulation):
         if not isinstance(delivery, Deliver) or not delivery.log:
             super().delivered(client, delivery)
             return
-        durable = self.durable_client(delivery.identity)
+        durable = self.durable_client(client.identity)
         durable.waiting.append(delivery)
         if durable.is_taking:
             self._later(self.durability.take_us, partial(self._take, durable, durable.connections))
@@ -309,15 +344,16 @@ class DurableSimulation(Simulation):
         if client.connections != connection or not client.waiting:
             return
         delivery = client.waiting.pop(0)
-        log, epoch = delivery.log, delivery.epoch
-        if epoch <= client.positions.get(log, 0):
-            return  # A client that knows its positions takes nothing twice.
-        client.positions[log] = epoch
-        self.took(client, Got(log, epoch, delivery.notification, delivery.subscriptions, delivery.lost))
+        identity, log, epoch = delivery.identity, delivery.log, delivery.epoch
+        if identity == client.identity:
+            if epoch <= client.positions.get(log, 0):
+                return  # A client that knows its positions takes nothing twice.
+            client.positions[log] = epoch
+        self.took(client, Got(identity, log, epoch, delivery.notification, delivery.subscriptions, delivery.lost))
         sim_client = self.client(client.identity)
         node = self.node_of(sim_client)
         if node is not None:
-            node.taken(sim_client.interface, Taken(client.identity, log, epoch))
+            node.taken(sim_client.interface, Taken(identity, log, epoch))
 
     def took(self, client: DurableClient, got: Got) -> None:
         """An application has taken a delivery."""

@@ -39,6 +39,12 @@ class ToNeighbor:
             self.simulation.carry_batch(self.way, batch, is_relayed)
         return 1
 
+    def pause(self) -> None:
+        """A simulated link carries as much as it is given."""
+
+    def resume(self) -> None:
+        pass
+
     def end(self, reason: str) -> None:
         """As in the live broker: the connection ends, and is made again."""
         sender, receiver = self.way.sender.name, self.way.receiver

@@ -8,17 +8,21 @@ from urllib.parse import unquote, urlsplit
 
 from catchment.store.interface import Retention, Store, StoreError
 
-SQLITE, MEMORY = "sqlite", "memory"
-_SCHEMES: Final = {"sqlite": SQLITE, "memory": MEMORY}
+SQLITE, POSTGRES, MEMORY = "sqlite", "postgresql", "memory"
+_SCHEMES: Final = {"sqlite": SQLITE, "postgresql": POSTGRES, "postgres": POSTGRES, "memory": MEMORY}
 
 
 def open_store(url: str, retention: Retention | None = None) -> Store:
-    """Opens the store at a path or at `sqlite:///path`, or an empty one in memory with `memory:`."""
+    """Opens the store at a path, at `sqlite:///path` or `postgresql://…`, or an empty one in memory with `memory:`."""
     match kind_of(url):
         case "sqlite":
             from catchment.store.sqlite import open_sqlite
 
             return open_sqlite(path_of(url), retention)
+        case "postgresql":
+            from catchment.store.postgres import open_postgres
+
+            return open_postgres(url, retention)
         case _:
             from catchment.store.memory import MemoryDisk
 
@@ -29,11 +33,11 @@ def kind_of(url: str) -> str:
     """Which store an address is of. StoreError if it is none."""
     scheme = url.partition(":")[0]
     if not url:
-        raise StoreError("the address of the store is empty: write a path, or sqlite:///path")
+        raise StoreError("the address of the store is empty: write a path, sqlite:///path or postgresql://host/name")
     if "://" in url or url == "memory:":
         if scheme in _SCHEMES:
             return _SCHEMES[scheme]
-        raise StoreError(f"{url}: {scheme} is no kind of store: write a path, or sqlite:///path")
+        raise StoreError(f"{url}: {scheme} is no kind of store: write a path, sqlite:///path or postgresql://host/name")
     return SQLITE
 
 

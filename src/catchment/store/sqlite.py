@@ -33,9 +33,10 @@ from catchment.store.interface import (
     StoreError,
     StoreFullError,
     StoreInUseError,
+    StoreLossError,
 )
 from catchment.store.sql.database import Row, transaction
-from catchment.store.sql.schema import create
+from catchment.store.sql.schema import create, migrate
 from catchment.store.sql.store import SqlStore
 from catchment.store.sql.tables import State, save_state
 from catchment.store.witness import Witness, check_extent, read_testimony
@@ -48,6 +49,8 @@ BALLAST_BYTES: Final = 16 * 1_048_576
 WAL_PAGES_MAX: Final = 4_096
 # Pages that one call of `tend` gives back to the file system when idle.
 VACUUM_PAGES: Final = 1_024
+# A store that was made anew after a loss, complete but not yet in its place (`sqlite_files.py`).
+FINISHED: Final = "new"
 _STATEMENTS_CACHED: Final = 256
 
 TYPES: Final = {"int": "INTEGER", "bytes": "BLOB", "text": "TEXT", "clustered": " WITHOUT ROWID"}
@@ -55,9 +58,11 @@ TYPES: Final = {"int": "INTEGER", "bytes": "BLOB", "text": "TEXT", "clustered": 
 
 def open_sqlite(path: Path, retention: Retention | None = None) -> SqlStore:
     """Opens the store, and makes it if it is not there."""
-    lock = _locked(path)
+    lock = locked(path)
     witness = database = None
     try:
+        if beside(path, FINISHED).exists():
+            raise StoreLossError(f"{path}: catchment store accept-loss was interrupted: start it again, it goes on")
         is_new = not path.exists()
         if is_new and (testimony := read_testimony(beside(path, "witness"))) is not None:
             check_extent(str(path), beside(path, "witness"), testimony, None)
@@ -79,7 +84,7 @@ def beside(path: Path, what: str) -> Path:
     return path.with_name(f"{path.name}-{what}")
 
 
-def _locked(path: Path) -> int:
+def locked(path: Path) -> int:
     """A lock that holds until the file is closed, also by a crash."""
     place = beside(path, "lock")
     try:
@@ -97,16 +102,19 @@ def _locked(path: Path) -> int:
 
 
 class SqliteDatabase:
-    """A `Database`. With `lock`, which it closes at the end, it writes; without, it only reads."""
+    """A `Database`. With `lock`, which it closes at the end, it writes, and makes the file if it is not there. Without,
+    it only reads, unless it is told that the caller holds the lock."""
 
-    def __init__(self, path: Path, lock: int | None) -> None:
+    def __init__(self, path: Path, lock: int | None, is_new: bool = False, is_writable: bool = False) -> None:
         self.url = str(path)
+        self.state_value: bytes | None = None
         self._path = path
         self._lock = lock
-        mode = "ro" if lock is None else "rwc"
+        mode = "rwc" if lock is not None or is_new else "rw" if is_writable else "ro"
+        name = ":memory:" if str(path) == ":memory:" else f"file:{quote(str(path.absolute()))}?mode={mode}"
         with self._errors():
             self._connection = sqlite3.connect(
-                f"file:{quote(str(path.absolute()))}?mode={mode}",
+                name,
                 uri=True,
                 isolation_level=None,
                 cached_statements=_STATEMENTS_CACHED,
@@ -131,6 +139,7 @@ class SqliteDatabase:
                 create(self, TYPES)
                 save_state(self, State(log))
             self._sync_directory()
+        migrate(self, TYPES)
 
     # --- statements ---
 
@@ -214,6 +223,10 @@ class SqliteDatabase:
         except OSError:
             return False
         return had
+
+    def own_problems(self) -> list[str]:
+        said = [text for (text,) in self.rows("PRAGMA quick_check(10)")]
+        return [] if said == ["ok"] else [f"SQLite: {text}" for text in said]
 
     def close(self) -> None:
         # SQLite moves the write-ahead log into the database here. If that fails, it is there for the next time.

@@ -114,7 +114,7 @@ class Witness:
             self._file = -1
 
 
-def check_extent(url: str, path: Path, testimony: Testimony, extent: Extent | None) -> None:
+def check_extent(url: str, path: Path | str, testimony: Testimony, extent: Extent | None) -> None:
     """StoreLossError if the database has less than the testimony says; without a database, if it says anything."""
     if extent is None:
         if testimony.serial > 0:

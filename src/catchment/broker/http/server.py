@@ -16,11 +16,14 @@ import uvicorn
 
 from catchment.broker.config import Address
 from catchment.broker.hosts import AllowedHosts
+from catchment.broker.http.catalog import Catalog
+from catchment.broker.http.durable_side import DurableSide, Place
 from catchment.broker.http.pages import PUBLISHER, Pages
 from catchment.broker.http.protocols import Edge, makers
 from catchment.broker.http.subscriptions import HttpSubscriptions
 from catchment.errors import UnavailableError
 from catchment.routing.messages import Deliver, DeliverSequence, Gap, Refuse
+from catchment.store.http_sql import open_http_tables
 
 if TYPE_CHECKING:
     from catchment.broker.server import Broker
@@ -87,10 +90,11 @@ class HttpSide:
         loop = asyncio.get_running_loop()
         self.address = address
         self.subscriptions = HttpSubscriptions(broker.node, loop.time)
-        self.pages = Pages(broker, self.subscriptions)
+        self.catalog = Catalog(self.subscriptions)
+        self.pages = Pages(broker, self.catalog)
         self.edge = Edge(broker.turns, broker.half_sent)
         self._allowed = AllowedHosts(address.host, broker.config.allowed_hosts)
-        self._node = broker.node
+        self._node, self._config = broker.node, broker.config
         self._tasks: list[asyncio.Task[None]] = []
         self._server: _Server | None = None
 
@@ -99,6 +103,7 @@ class HttpSide:
         host, port = listener.getsockname()[:2]
         self.address = Address(host, port)
         self._node.client_up(PUBLISHER, PUBLISHER.name, {}, _NoOutlet())
+        await self._open_durable()
         http, websocket = makers(self.edge)
         config = uvicorn.Config(
             self.pages.app(self._allowed, lambda: self.connections_count),
@@ -118,6 +123,21 @@ class HttpSide:
         self._tasks = [serving, asyncio.ensure_future(self._expire())]
         await self._server.listening.wait()
 
+    async def _open_durable(self) -> None:
+        """Goes on with webhooks and durable subscriptions, if the broker has a store."""
+        if not self._config.store.url:
+            return
+        tables = await asyncio.to_thread(open_http_tables, self._config.store.url)
+        host = self._config.allowed_hosts[0] if self._config.allowed_hosts else self.address.host
+        place = Place(host, f"http://{self.address}", self.subscriptions.source)
+        side = DurableSide(self._node, tables, self._config.webhooks, place, self.subscriptions.encode)
+        try:
+            await side.open()
+        except BaseException:
+            await side.close("the broker does not start")
+            raise
+        self.catalog.durable = side
+
     @property
     def connections_count(self) -> int:
         return 0 if self._server is None else len(self._server.server_state.connections)
@@ -127,6 +147,8 @@ class HttpSide:
         if self._server is None:
             return
         self.subscriptions.close(reason)
+        if self.catalog.durable is not None:
+            await self.catalog.durable.close(reason)
         self._server.should_exit = True
         serving, expiring = self._tasks
         expiring.cancel()

@@ -38,12 +38,12 @@ Nothing here waits: what depends on the disk is released by `Stored`. All that o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, assert_never
 
 from catchment.errors import CatchmentError
 from catchment.model.notification import Notification
-from catchment.routing.core import Inspection, RoutingCore
+from catchment.routing.core import Inspection, LeavesInParts, RoutingCore
 from catchment.routing.durable.effects import EFFECT_TIMER
 from catchment.routing.durable.messages import (
     Ask,
@@ -142,6 +142,16 @@ class DurableCore:
         """The id of this broker's log; empty if it has no store."""
         return "" if self._shared.storage is None else self._shared.storage.log
 
+    def storages(self) -> list[tuple[str, str, bool]]:
+        """The storages that are known: name, log, and whether they can be reached now."""
+        reached = self._paths.reached
+        return [(name, log, name in reached) for name, log in self._paths.storages.items()]
+
+    @property
+    def preferred_storage(self) -> str:
+        """The storage that keeps what a client publishes that connects now; empty if none is known."""
+        return self._publications.preferred()
+
     def home(self, client: Client) -> str:
         """The storage that keeps what a client publishes, from when it connects until it goes; empty if none is known.
         The host tells the client: it says so when it connects the next time, unless everything has settled."""
@@ -162,6 +172,11 @@ class DurableCore:
     def inspect(self) -> Inspection:
         inspection: Inspection = self.inner.inspect()
         return inspection
+
+    def farewell(self, neighbor: Neighbor, most: int) -> Iterator[BrokerMessage]:
+        """What the core inside may be told before a link goes (`LeavesInParts`)."""
+        if isinstance(self.inner, LeavesInParts):
+            yield from self.inner.farewell(neighbor, most)
 
     def leftovers(self) -> list[str]:
         wanted = [f"{row.wanted} of {row.identity}, durable" for row in self.table.rows() if row.wanted is not None]
@@ -242,7 +257,8 @@ class DurableCore:
     ) -> list[Action]:
         match message:
             case Reach():
-                return self._rerouted(lambda: self._paths.heard(message, source, now), now)
+                told = self._places.told_lost(self.name, message.log) if self._paths.learn_former(message) else []
+                return told + self._rerouted(lambda: self._paths.heard(message, source, now), now)
             case Durable():
                 return self._subscriptions.heard(message, source, now)
             case Place():

@@ -38,7 +38,7 @@ class Publications:
 
     def client_up(self, client: Client, source: str, storage: str, now: Time) -> list[Action]:
         """Says again what is kept of a publisher that has come; if another storage keeps it, asks that one."""
-        self._publishing.client_up(client, storage or self._preferred())
+        self._publishing.client_up(client, storage or self.preferred())
         if storage and storage != self._shared.name:
             return self._ask_home(self._publishing.publisher(source, client), now)
         if self._shared.storage is None or not self._shared.storage.last(source):
@@ -140,7 +140,7 @@ class Publications:
 
     def _settled_home(self, client: Client) -> list[Action]:
         """If no storage was known when the client came, and one is now: that is its home, and the client is told."""
-        if self.home(client) or not (home := self._preferred()):
+        if self.home(client) or not (home := self.preferred()):
             return []
         self._publishing.client_up(client, home)
         return [Confirm(client, client.name, 0, home, self._shared.paths.storages.get(home, ""), False)]
@@ -149,7 +149,8 @@ class Publications:
         """The storage that keeps what a client publishes; empty if none is known."""
         return self._publishing.home(client)
 
-    def _preferred(self) -> str:
+    def preferred(self) -> str:
+        """The storage that keeps what is published here by clients that are not bound to another."""
         if self._shared.storage is not None:
             return self._shared.name
         return self._shared.settings.storage or self._shared.paths.nearest_storage()

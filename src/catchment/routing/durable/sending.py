@@ -188,7 +188,6 @@ class Sending:
             flow.is_ahead = True
             return False
         self._acknowledge(flow, position, now)
-        flow.asked = 0
         if again:
             self._begin(flow, now)
         else:

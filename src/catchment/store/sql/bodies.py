@@ -89,6 +89,14 @@ class Hasher:
         return _decode(body)
 
 
+def size_of(body: bytes) -> int | None:
+    """The size of a body that may be damaged."""
+    try:
+        return _decode(body).size
+    except (msgspec.MsgspecError, ValueError):
+        return None
+
+
 def notification_from(raw: Raw) -> Notification:
     """The notification of a body. It was checked when it came, and its hash says that it has not changed."""
     try:

@@ -49,11 +49,13 @@ def _read_tail(tables: Tables, after: int) -> list[int]:
             if epoch > tables.state.tail:
                 # Only the index knows who was due it.
                 for number in numbers_due(tables, epoch):
-                    _advance(tables, by_number[number], epoch, by_number[number].count + 1)
+                    if (identity := by_number.get(number)) is not None:
+                        _advance(tables, identity, epoch, identity.count + 1)
         elif body is not None and epoch > tables.state.tail:
             for due in body.dues:
-                if (identity := tables.small.identities.get(due.identity)) is not None and epoch > identity.since:
-                    _advance(tables, identity, epoch, due.count)
+                known = tables.small.identities.get(due.identity)
+                if known is not None and epoch > known.since:
+                    _advance(tables, known, epoch, due.count)
     return damaged
 
 

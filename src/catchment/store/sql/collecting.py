@@ -64,7 +64,7 @@ class Collector:
             self._look_at(identity, work, now)
         self._look_at_wide(work, now)
         swept = self._sweep(work, now)
-        if work.is_nothing and swept == state.swept:
+        if work.is_nothing and swept == state.swept and self._anchor_after(state.anchor) == state.anchor:
             return Collected(0)
         lost = Counter[str]()
         with tables.change() as change:
@@ -214,10 +214,14 @@ class Collector:
             "UPDATE log SET state = ?, body = NULL WHERE epoch = ?",
             [(COLLECTED, epoch) for epoch in sorted(gone) if epoch > anchor],
         )
-        kept = database.rows(
-            "SELECT epoch FROM log WHERE epoch > ? AND state = ? ORDER BY epoch LIMIT 1", (anchor, KEPT)
-        )
-        anchor = kept[0][0] - 1 if kept else change.state.head
+        anchor = self._anchor_after(anchor)
         if anchor > change.state.anchor:
             database.run("DELETE FROM log WHERE epoch <= ?", (anchor,))
         change.state.anchor = anchor
+
+    def _anchor_after(self, anchor: int) -> int:
+        """The epoch before the first record that is kept after this one."""
+        kept = self._tables.rows(
+            "SELECT epoch FROM log WHERE epoch > ? AND state = ? ORDER BY epoch LIMIT 1", anchor, KEPT
+        )
+        return kept[0][0] - 1 if kept else self._tables.state.head

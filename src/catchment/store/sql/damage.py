@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from catchment.store.sql.bodies import Due
+from catchment.store.sql.bodies import Due, size_of
 from catchment.store.sql.schema import COLLECTED, KEPT, LOST
 from catchment.store.sql.small import Identity
 from catchment.store.sql.tables import Tables, Transaction
@@ -24,6 +24,8 @@ PIECE: Final = 256
 
 def set_aside(tables: Tables, epochs: Sequence[int]) -> None:
     with tables.change() as change:
+        # The next start cannot learn from these who was due what last.
+        change.write_identities()
         for epoch in epochs:
             _set_aside(tables, change, epoch)
 
@@ -37,11 +39,12 @@ def _set_aside(tables: Tables, change: Transaction, epoch: int) -> None:
         (epoch, _as_bytes(body), _as_bytes(digest), reason),
     )
     mark_lost(tables, change, epoch, has_row=bool(rows))
-    change.state.quarantined += 1
-    change.state.records -= 1
-    if rows:
-        # Whatever it is now, about so much it was.
-        change.state.size = max(0, change.state.size - len(_as_bytes(body) or b""))
+    state = change.state
+    state.quarantined += 1
+    # Of what cannot be read at all nobody knows how much it was.
+    size = size_of(body) if isinstance(body, bytes) else None
+    state.size = max(0, state.size - (size if size is not None else state.size // max(1, state.records)))
+    state.records -= 1
 
 
 def _as_bytes(value: object) -> bytes | None:
@@ -68,9 +71,7 @@ def mark_lost(tables: Tables, change: Transaction, epoch: int, has_row: bool = T
     if has_row:
         tables.database.run("UPDATE log SET state = ?, body = NULL WHERE epoch = ?", (LOST, epoch))
     else:
-        tables.database.run(
-            "INSERT INTO log (epoch, state, due_count, hash, body) VALUES (?, ?, 0, ?, NULL)", (epoch, LOST, b"")
-        )
+        tables.database.run("INSERT INTO log (epoch, state, hash, body) VALUES (?, ?, ?, NULL)", (epoch, LOST, b""))
 
 
 def numbers_due(tables: Tables, epoch: int) -> list[int]:

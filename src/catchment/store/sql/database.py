@@ -14,6 +14,8 @@ class Database(Protocol):
 
     # Where it is, for people.
     url: str
+    # The row that says how far the store is, as it was read or written last.
+    state_value: bytes | None
 
     def begin(self) -> None: ...
 
@@ -46,6 +48,10 @@ class Database(Protocol):
 
     def release(self) -> bool:
         """Frees that room. Whether there was any."""
+        ...
+
+    def own_problems(self) -> list[str]:
+        """What the database itself finds wrong with its file."""
         ...
 
     def close(self) -> None: ...

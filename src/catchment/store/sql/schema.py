@@ -21,9 +21,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from catchment.store.interface import StoreError
-from catchment.store.sql.database import Database
+from catchment.store.sql.database import Database, transaction
 
-# 2: `log` says how many identities are due a record; `wide` has hashes of its own.
+# 2: `log` says of each record whether it was collected or lost, and damaged records are kept in `quarantine`.
 SCHEMA_VERSION: Final = 2
 SMALL_TABLES: Final = ("durable", "place", "source_last", "position", "identity")
 # A record for more identities than this has one row in `wide`. Each row in `due` costs about a microsecond.
@@ -34,8 +34,8 @@ KEPT, COLLECTED, LOST = 0, 1, 2
 
 CREATE: Final = (
     "CREATE TABLE meta (key {text} PRIMARY KEY, value {bytes} NOT NULL, hash {bytes} NOT NULL)",
-    "CREATE TABLE log (epoch {int} PRIMARY KEY, state {int} NOT NULL, due_count {int} NOT NULL, hash {bytes} NOT NULL,"
-    " body {bytes})",
+    # The state comes before the body: reading it touches no pages that the body overflows to.
+    "CREATE TABLE log (epoch {int} PRIMARY KEY, state {int} NOT NULL, hash {bytes} NOT NULL, body {bytes})",
     "CREATE TABLE due (identity_no {int} NOT NULL, epoch {int} NOT NULL, PRIMARY KEY (identity_no, epoch)){clustered}",
     "CREATE TABLE wide (epoch {int} PRIMARY KEY, numbers {bytes} NOT NULL, hash {bytes} NOT NULL)",
     "CREATE TABLE quarantine (epoch {int} PRIMARY KEY, body {bytes}, hash {bytes}, reason {text} NOT NULL)",
@@ -46,14 +46,44 @@ CREATE: Final = (
     ),
 )
 
+# From each earlier version to the next.
+MIGRATIONS: Final = {
+    1: (
+        f"ALTER TABLE log ADD COLUMN state {{int}} NOT NULL DEFAULT {KEPT}",
+        f"UPDATE log SET state = {COLLECTED} WHERE body IS NULL",
+        "CREATE TABLE quarantine (epoch {int} PRIMARY KEY, body {bytes}, hash {bytes}, reason {text} NOT NULL)",
+    ),
+}
+
 
 def create(database: Database, types: Mapping[str, str]) -> None:
     for statement in CREATE:
         database.run(statement.format_map(types))
-    set_version(database, SCHEMA_VERSION)
+    _set_version(database, SCHEMA_VERSION)
 
 
-def set_version(database: Database, version: int) -> None:
+def migrate(database: Database, types: Mapping[str, str]) -> None:
+    """Makes the tables those of this version, in one transaction. StoreError if they are of a later one."""
+    version = version_of(database)
+    check_version(database.url, version)
+    if version == SCHEMA_VERSION:
+        return
+    with transaction(database):
+        for earlier in range(version, SCHEMA_VERSION):
+            for statement in MIGRATIONS[earlier]:
+                database.run(statement.format_map(types))
+        _set_version(database, SCHEMA_VERSION)
+
+
+def check_version(url: str, version: int) -> None:
+    if not 1 <= version <= SCHEMA_VERSION:
+        raise StoreError(
+            f"{url} has tables of version {version}, and this Catchment knows versions up to {SCHEMA_VERSION}: "
+            "use the Catchment that wrote it, or a later one"
+        )
+
+
+def _set_version(database: Database, version: int) -> None:
     database.run("DELETE FROM meta WHERE key = 'schema'")
     database.run("INSERT INTO meta (key, value, hash) VALUES ('schema', ?, ?)", (str(version).encode(), b""))
 
@@ -63,6 +93,4 @@ def version_of(database: Database) -> int:
     try:
         return int(bytes(rows[0][0]))
     except (IndexError, ValueError, TypeError):
-        raise StoreError(
-            f"{database.url} is no store of Catchment: it does not say the version of its tables"
-        ) from None
+        raise StoreError(f"{database.url} does not say the version of its tables: is it a store?") from None

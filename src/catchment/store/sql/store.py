@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from catchment.routing.messages import Time
-from catchment.routing.stored import Fetch, Fetched, Forgotten, Opened, Persist, Record
+from catchment.routing.stored import Fetch, Fetched, Opened, Persist, Record
 from catchment.store.following import check_follows
 from catchment.store.interface import (
     Collected,
@@ -30,25 +30,19 @@ from catchment.store.interface import (
     StoreFullError,
     StoreStatus,
 )
-from catchment.store.sql.bodies import body_of
 from catchment.store.sql.checking import checked_at_start, scrubbed
 from catchment.store.sql.collecting import Collector
-from catchment.store.sql.database import Database, Row
+from catchment.store.sql.database import Database
 from catchment.store.sql.reading import fetched
 from catchment.store.sql.reporting import opened_of, status_of
-from catchment.store.sql.schema import KEPT, WIDE_MIN
-from catchment.store.sql.small import Changes
-from catchment.store.sql.tables import Tables, Transaction, load_state
+from catchment.store.sql.tables import Tables, load_state
+from catchment.store.sql.writing import Rows
 from catchment.store.witness import Witness
 
 T = TypeVar("T")
 
 # The bodies that opening a store reads to know who was due what last: some hundredths of a second.
 TAIL_RECORDS_MAX: Final = 4_096
-
-_LOG_COLUMNS: Final = ("epoch", "state", "due_count", "hash", "body")
-_DUE_COLUMNS: Final = ("identity_no", "epoch")
-_WIDE_COLUMNS: Final = ("epoch", "numbers", "hash")
 
 
 class SqlStore:
@@ -119,7 +113,7 @@ class SqlStore:
 
     def _write(self, batch: Sequence[Persist]) -> None:
         with self._tables.change() as change:
-            rows = _Rows(self._tables, change)
+            rows = Rows(self._tables, change)
             for persist in batch:
                 rows.add(persist)
             if change.state.head - change.state.tail >= TAIL_RECORDS_MAX:
@@ -162,71 +156,3 @@ class SqlStore:
         except StoreBrokenError as problem:
             self._problem = str(problem)
             raise
-
-
-class _Rows:
-    """The rows that a batch adds."""
-
-    def __init__(self, tables: Tables, change: Transaction) -> None:
-        self._tables = tables
-        self._state = change.state
-        self._changes: Changes = change.changes
-        self._log: list[Row] = []
-        self._due: list[Row] = []
-        self._wide: list[Row] = []
-        # Numbers of identities that were forgotten.
-        self._forgotten: list[int] = []
-
-    def add(self, persist: Persist) -> None:
-        self._state.serial = persist.serial
-        for write in persist.writes:
-            if type(write) is Record:
-                self._add_record(write)
-            else:
-                if type(write) is Forgotten:
-                    self._forget(write.identity)
-                self._changes.enter(write, self._state.head)  # type: ignore[arg-type]
-
-    def _add_record(self, record: Record) -> None:
-        epoch, state = record.epoch, self._state
-        dues, numbers = [], []
-        for name, ids in record.due:
-            identity = self._changes.identity(name, epoch - 1)
-            identity.count += 1
-            dues.append((name, identity.last, identity.count, ids))
-            identity.last = epoch
-            numbers.append(identity.number)
-        body = body_of(record.at, dues, record.notification)
-        self._log.append((epoch, KEPT, len(dues), self._tables.hasher.of_body(epoch, body), body))
-        if len(numbers) > WIDE_MIN:
-            self._wide.append(self._tables.wide_row(epoch, numbers))
-        else:
-            self._due += [(number, epoch) for number in numbers]
-        state.head = epoch
-        state.records += 1
-        state.size += len(record.notification.packed)
-        if not dues:
-            self._sweep(epoch - 1)
-
-    def _sweep(self, after: int) -> None:
-        """Records after this epoch may have nobody left who is due: `collect` looks at each."""
-        state = self._state
-        state.swept = min(after, state.swept) if state.swept < state.sweep_end else after
-        state.sweep_end = state.head
-
-    def _forget(self, name: str) -> None:
-        if (identity := self._changes.current(name)) is not None:
-            self._forgotten.append(identity.number)
-            self._due = [row for row in self._due if row[0] != identity.number]
-            self._sweep(self._state.anchor)
-
-    def insert(self, database: Database) -> None:
-        for number in self._forgotten:
-            database.run("DELETE FROM due WHERE identity_no = ?", (number,))
-        for table, columns, rows in (
-            ("log", _LOG_COLUMNS, self._log),
-            ("due", _DUE_COLUMNS, self._due),
-            ("wide", _WIDE_COLUMNS, self._wide),
-        ):
-            if rows:
-                database.insert(table, columns, rows)

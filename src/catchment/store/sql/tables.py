@@ -26,6 +26,8 @@ class State(Struct, array_like=True):
     """What changes with each write."""
 
     log: str
+    # Transactions, so that no two states are the same.
+    commits: int = 0
     serial: int = 0
     head: int = 0
     # The epoch before the first record that is kept.
@@ -92,6 +94,7 @@ class Tables:
             total, hashes = changes.write(self.database, self.hasher)
             state.number_next = changes.number_next
             state.total = total.to_bytes(HASH_BYTES, "big")
+            state.commits += 1
             save_state(self.database, state)
         changes.apply(total, hashes)
         self.state = state
@@ -136,7 +139,7 @@ class Tables:
 
 
 def save_state(database: Database, state: State) -> None:
-    value = _encode(state)
+    value = database.state_value = _encode(state)
     database.run(_SAVE, (value, _STATE_HASHER.of_row("state", (value,))))
 
 
@@ -144,4 +147,5 @@ def load_state(database: Database) -> State:
     found = database.rows("SELECT value, hash FROM meta WHERE key = 'state'")
     if not found or _STATE_HASHER.of_row("state", (found[0][0],)) != found[0][1]:
         raise StoreBrokenError(f"{database.url}: the row that says how far the store is, is damaged")
+    database.state_value = found[0][0]
     return _decode(found[0][0])
