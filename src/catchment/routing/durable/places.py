@@ -94,12 +94,11 @@ class Places:
             storage.sending.place(identity, place.session, place.broker, None, now)
 
     def told_lost(self, storage: str, log: str) -> list[Action]:
-        """A storage has a new log: tells those who are served here."""
-        return [
-            TellLostLog(client, served.identity, storage, log)
-            for served in self._serving.all()
-            for client in served.clients
-        ]
+        """A storage has a new log: tells those who are served here, and those who came with a position in the old one:
+        if it was our disk, we may not know yet what they want."""
+        served = {(client, each.identity) for each in self._serving.all() for client in each.clients}
+        came = {(client, identity) for identity, (client, up) in self._connected.items() if log in up.positions}
+        return [TellLostLog(client, identity, storage, log) for client, identity in sorted(served | came)]
 
     # --- groups ---
 

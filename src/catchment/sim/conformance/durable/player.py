@@ -11,7 +11,7 @@ from catchment.routing.durable.messages import CancelDurable, SubscribeDurable
 from catchment.routing.messages import SECOND, Deliver
 from catchment.sim.conformance.checkers import ViolationError, reachable
 from catchment.sim.conformance.durable.checker import DurableChecker
-from catchment.sim.conformance.durable.network import CheckedSimulation
+from catchment.sim.conformance.durable.network import CheckedSimulation, Flaws
 from catchment.sim.conformance.durable.scripts import (
     PUBLISHERS,
     READERS,
@@ -52,8 +52,6 @@ class Player:
         self._bad_disks: set[str] = set()
         # Who had a position in a log that was lost.
         self._owed_lost_logs: set[tuple[str, str]] = set()
-        self._watched: set[tuple[str, int]] = set()
-        self._forgetful: set[str] = set()
         self._doers: dict[type, Callable[..., None]] = {
             Connect: self._connect, Disconnect: self._disconnect, SubscribesDurably: self._subscribe,
             CancelsDurably: self._cancel, Publishes: self._publish, PublishesStored: self._publish_stored,
@@ -129,7 +127,8 @@ class Player:
 
     def _forget(self, doing: ForgetsAll) -> None:
         home = self.network.client(doing.client).home
-        self._forgetful.add(doing.client)
+        # It does not know any more what it had.
+        self._owed_lost_logs = {(each, log) for each, log in self._owed_lost_logs if each != doing.client}
         self.network.disconnect(doing.client)
         self.network.forget(doing.client)
         durable = self.network.durable_client(doing.client)
@@ -227,8 +226,12 @@ class Player:
     def _settle(self, doing: Settles) -> None:
         """Everything works, and everybody is there."""
         network = self.network
+        flaws, network.flaws = network.flaws, Flaws()
         self._heal_all()
         network.settle()
+        if flaws != Flaws():
+            # A storage that has asked in vain several times is quiet, and asks again later.
+            network.advance(WAIT_US)
         for reader in READERS:
             # What was refused, because no storage was known.
             self._ask_again(reader)
@@ -241,6 +244,7 @@ class Player:
             self._check_collected(storage)
         # Disks have written what was collected.
         network.settle()
+        network.flaws = flaws
 
     def _heal_all(self) -> None:
         network = self.network
