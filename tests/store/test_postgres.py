@@ -40,7 +40,8 @@ def test_the_server_is_killed_around_a_commit(place, server, when, monkeypatch):
 
     store = place.open()
     write_records(store, record(1, "ada"))
-    execute, killed = PostgresDatabase.execute, []
+    execute = PostgresDatabase.execute
+    killed: list[str] = []
 
     def killing(self, statement, values=()):
         if statement != "COMMIT" or killed:

@@ -55,6 +55,7 @@ TYPES: Final = {"int": "BIGINT", "bytes": "BYTEA", "text": "TEXT", "clustered": 
 _SCHEMA_OPTION, _WITNESS_OPTION = "catchment_schema", "catchment_witness"
 # The first half of the advisory lock; the second is a hash of the schema's name.
 _LOCK_SPACE: Final = 0x43617463
+LOCK_WAIT_MS: Final = 1_000
 _NUMBERS: Final = ("epoch", "identity_no", "state")
 # Attempts to connect again, with a pause after each: a server that was killed takes some seconds to start.
 CONNECT_ATTEMPTS_MAX: Final = 50
@@ -135,14 +136,17 @@ class PostgresDatabase:
                 )
 
     def _take_lock(self, connection: psycopg.Connection[Row]) -> None:
-        with self._errors():
-            rows = connection.execute(
-                "SELECT pg_try_advisory_lock(%s, hashtext(%s))", (_LOCK_SPACE, self._address.schema)
-            ).fetchall()
-        if rows != [(True,)]:
+        """Waits a moment: the server may not have noticed yet that the last writer is gone."""
+        try:
+            connection.execute(f"SET lock_timeout = {LOCK_WAIT_MS}")
+            connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", (_LOCK_SPACE, self._address.schema))
+            connection.execute("SET lock_timeout = 0")
+        except errors.LockNotAvailable:
             raise StoreInUseError(
                 f"{self.url}: another process has this store open, most likely a running broker: stop that first"
-            )
+            ) from None
+        except psycopg.Error as problem:
+            raise _translated(self.url, problem) from problem
 
     def prepare(self, log: str) -> None:
         """Makes the tables, if they are not there, and those of this version, if they are older."""
@@ -284,6 +288,10 @@ class PostgresDatabase:
         return []
 
     def close(self) -> None:
+        with suppress(psycopg.Error):
+            # The server ends a connection somewhat later: the next writer need not wait for that.
+            if self._connection.info.transaction_status == TransactionStatus.IDLE:
+                self._connection.execute("SELECT pg_advisory_unlock_all()")
         with suppress(psycopg.Error):
             self._connection.close()
 
