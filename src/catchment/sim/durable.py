@@ -291,6 +291,10 @@ class DurableSimulation(Simulation):
         client.effective.pop(id, None)
         self.ask(identity, CancelDurable(identity, id))
 
+    def took_effect(self, effect: TakeEffect) -> None:
+        """A client is told that a change of its durable subscriptions is known."""
+        self.durable[effect.client.name].effective[effect.id] = effect.missing
+
     def subscribe_group(self, identity: str, group: str, id: str, wanted: Wanted) -> None:
         """A client subscribes for a group."""
         self.ask(identity, SubscribeDurable(group, id, wanted, is_group=True))
@@ -317,10 +321,6 @@ class DurableSimulation(Simulation):
         """The client says that it will never come back."""
         self.durable_client(identity).wants.clear()
         self.ask(identity, Forget(identity))
-
-    def took_effect(self, effect: TakeEffect) -> None:
-        """A client is told that a change of its durable subscriptions, or of those of a group, is known."""
-        self.durable[effect.client.name].effective[effect.id] = effect.missing
 
     # --- deliveries ---
 

@@ -44,9 +44,11 @@ from catchment.store.witness import Witness, check_extent, read_testimony
 # Put aside for acknowledgements and collecting when the disk is full. What these write goes through the write-ahead
 # log first: this is room for four thousand pages.
 BALLAST_BYTES: Final = 16 * 1_048_576
-# The write-ahead log is moved into the database when it has so many pages. More of them means fewer syncs of the
-# database, and pages that change often are moved once.
-WAL_PAGES_MAX: Final = 4_096
+# The write-ahead log is moved into the database after about so many bytes. More of them mean fewer syncs of the
+# database, and pages that change often are moved once; fewer mean shorter pauses.
+WAL_BYTES_MAX = 16 * 1_048_576
+# What a transaction adds besides its bodies, about: pages of the index, of small tables, of the state.
+_TRANSACTION_BYTES: Final = 32_768
 # Pages that one call of `tend` gives back to the file system when idle.
 VACUUM_PAGES: Final = 1_024
 # A store that was made anew after a loss, complete but not yet in its place (`sqlite_files.py`).
@@ -108,6 +110,8 @@ class SqliteDatabase:
     def __init__(self, path: Path, lock: int | None, is_new: bool = False, is_writable: bool = False) -> None:
         self.url = str(path)
         self.state_value: bytes | None = None
+        # About how much of the write-ahead log is not in the database yet.
+        self._unmoved_bytes = 0
         self._path = path
         self._lock = lock
         mode = "rwc" if lock is not None or is_new else "rw" if is_writable else "ro"
@@ -118,7 +122,8 @@ class SqliteDatabase:
                 uri=True,
                 isolation_level=None,
                 cached_statements=_STATEMENTS_CACHED,
-                timeout=5.0,
+                # Nobody else writes. Waiting for readers would stop this writer.
+                timeout=0.0,
                 check_same_thread=False,
             )
 
@@ -135,6 +140,9 @@ class SqliteDatabase:
         if not self.rows("SELECT 1 FROM sqlite_master WHERE name = 'meta'"):
             if self.rows("SELECT 1 FROM sqlite_master"):
                 raise StoreError(f"{self.url} is a SQLite database, but no store of Catchment")
+            # Until here SQLite had a rollback journal. If the power fails and its name comes back, it would undo what
+            # is in the database from now on.
+            self._sync_directory()
             with transaction(self):
                 create(self, TYPES)
                 save_state(self, State(log))
@@ -148,6 +156,7 @@ class SqliteDatabase:
 
     def commit(self) -> None:
         self.run("COMMIT")
+        self._unmoved_bytes += _TRANSACTION_BYTES
 
     def roll_back(self) -> None:
         # After some errors SQLite has ended the transaction itself.
@@ -168,6 +177,8 @@ class SqliteDatabase:
             self._connection.executemany(statement, values)
 
     def insert(self, table: str, columns: Sequence[str], values: Sequence[Row]) -> None:
+        if columns[-1] == "body":
+            self._unmoved_bytes += sum([len(row[-1] or b"") for row in values])
         places = ", ".join("?" * len(columns))
         self.run_many(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", values)
 
@@ -176,21 +187,22 @@ class SqliteDatabase:
     def tend(self, is_idle: bool = False) -> None:
         if is_idle:
             self._give_back()
-        if is_idle or self._wal_pages() >= WAL_PAGES_MAX:
-            with suppress(StoreFullError):  # then the write-ahead log stays as it is
-                self.rows("PRAGMA wal_checkpoint(TRUNCATE)" if is_idle else "PRAGMA wal_checkpoint(PASSIVE)")
+        if self._unmoved_bytes >= WAL_BYTES_MAX or (is_idle and self._unmoved_bytes):
+            self._move_wal("PASSIVE")
 
-    def _wal_pages(self) -> int:
-        try:
-            return beside(self._path, "wal").stat().st_size // 4_096
-        except OSError:
-            return 0
+    def _move_wal(self, how: str) -> None:
+        """Moves the write-ahead log into the database. The file of the log stays as long as it is, and is written anew
+        from its beginning: syncing a file that does not grow is cheaper. Only TRUNCATE makes it empty."""
+        with suppress(StoreFullError):  # then the write-ahead log stays as it is
+            self.rows(f"PRAGMA wal_checkpoint({how})")
+            self._unmoved_bytes = 0
 
     def _give_back(self) -> None:
         ((free,),) = self.rows("PRAGMA freelist_count")
         if free:
             with suppress(StoreFullError):
                 self.rows(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
+                self._unmoved_bytes += _TRANSACTION_BYTES
 
     def reserve(self) -> bool:
         place = beside(self._path, "ballast")
@@ -217,6 +229,7 @@ class SqliteDatabase:
 
     def release(self) -> bool:
         place = beside(self._path, "ballast")
+        self._move_wal("TRUNCATE")
         try:
             had = place.stat().st_size > 0
             os.truncate(place, 0)
