@@ -161,11 +161,11 @@ class PostgresDatabase:
     # --- statements ---
 
     def begin(self) -> None:
-        self._retried(lambda: self._execute("BEGIN"))
+        self._retried(lambda: self.execute("BEGIN"))
         self._is_in_transaction, self._done = True, []
 
     def commit(self) -> None:
-        self._retried(lambda: self._execute("COMMIT"), is_commit=True)
+        self._retried(lambda: self.execute("COMMIT"), is_commit=True)
         self._committed = self.state_value
         self._is_in_transaction, self._done = False, []
 
@@ -180,13 +180,13 @@ class PostgresDatabase:
         found: list[Row] = []
 
         def work() -> None:
-            found[:] = self._execute(statement, values).fetchall()
+            found[:] = self.execute(statement, values).fetchall()
 
         self._retried(work)
         return found
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> None:
-        self._do(lambda: self._execute(statement, values))
+        self._do(lambda: self.execute(statement, values))
 
     def run_many(self, statement: str, values: Sequence[Row]) -> None:
         if values:
@@ -204,7 +204,7 @@ class PostgresDatabase:
         if self._is_in_transaction:
             self._done.append(work)
 
-    def _execute(self, statement: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Row]:
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Row]:
         return self._connection.execute(statement.replace("?", "%s"), values)
 
     def _execute_many(self, statement: str, values: Sequence[Row]) -> None:
@@ -239,7 +239,7 @@ class PostgresDatabase:
                 return
             if self._is_in_transaction:
                 with self._errors():
-                    self._execute("BEGIN")
+                    self.execute("BEGIN")
                     for earlier in self._done:
                         earlier()
 
@@ -265,7 +265,7 @@ class PostgresDatabase:
 
     def _state_there(self) -> bytes | None:
         with self._errors():
-            rows = self._execute("SELECT value FROM meta WHERE key = 'state'").fetchall()
+            rows = self.execute("SELECT value FROM meta WHERE key = 'state'").fetchall()
         return rows[0][0] if rows else None
 
     # --- the rest ---
