@@ -8,7 +8,7 @@ from typing import Final
 from catchment.model.advertisement import Advertisement
 from catchment.model.filter import Filter
 from catchment.routing.durable.messages import CancelDurable, SubscribeDurable
-from catchment.routing.messages import SECOND, Deliver
+from catchment.routing.messages import SECOND, Deliver, Time
 from catchment.sim.conformance.checkers import ViolationError, reachable
 from catchment.sim.conformance.durable.checker import DurableChecker
 from catchment.sim.conformance.durable.network import CheckedSimulation, Flaws
@@ -50,8 +50,9 @@ class Player:
         self._vanished: list[tuple[str, str]] = []
         # By broker: what is wrong with its disk, or how long its store has been away.
         self._bad_disks: set[str] = set()
-        # Who had a position in a log that was lost.
+        # Who had a position in a log that was lost; and by log, which storage lost it, and when.
         self._owed_lost_logs: set[tuple[str, str]] = set()
+        self._lost_by: dict[str, tuple[str, Time]] = {}
         self._doers: dict[type, Callable[..., None]] = {
             Connect: self._connect, Disconnect: self._disconnect, SubscribesDurably: self._subscribe,
             CancelsDurably: self._cancel, Publishes: self._publish, PublishesStored: self._publish_stored,
@@ -187,6 +188,7 @@ class Player:
         if self.network.nodes[broker] is not None:
             return
         log = self.network.ledger(broker).log
+        self._lost_by[log] = (broker, self.network.now)
         for identity, client in self.network.durable.items():
             if log in client.positions:
                 self._owed_lost_logs.add((identity, log))
@@ -280,7 +282,11 @@ class Player:
             if unkept := network.durable_client(publisher).unkept:
                 raise ViolationError(f"all is quiet, and {publisher} waits for what is kept of {unkept}")
         for identity, log in sorted(self._owed_lost_logs):
-            if all(told.log != log for told in network.durable_client(identity).lost_logs):
+            storage, lost_at = self._lost_by[log]
+            home = network.client(identity).home or ""
+            # A broker that was started since has never heard of the log, unless it was its own.
+            is_excused = home != storage and network.started_at.get(home, -1) >= lost_at
+            if all(told.log != log for told in network.durable_client(identity).lost_logs) and not is_excused:
                 raise ViolationError(f"{identity} had a position in {log}, which is lost, and was not told")
         for broker, core in network.cores.items():
             if core is not None and (alarms := getattr(core, "alarms", None)):
