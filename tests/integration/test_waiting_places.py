@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from catchment.wire.frames import VERSION
 from tests.integration.live import until
 
 MIB = 1_048_576
@@ -28,7 +29,6 @@ BROKER = """
 import sys
 from catchment.broker.config import Address, Config
 from catchment.broker.run import run_broker
-from catchment.wire.frames import VERSION
 
 def ready(broker):
     broker.half_sent._bytes_max = 8 * 1_048_576
