@@ -2,6 +2,8 @@
 
     ./dev bench stall                        every attack on the code of this directory, some five minutes
     ./dev bench stall --before main          the same on another commit too, side by side
+    ./dev bench stall --before main --kept FILE
+                                             the other commit is measured once: the next time, FILE has its figures
     ./dev bench stall --only 6 --only 12     the attacks of these findings of issue 18
     ./dev bench stall --json FILE            for another program: what was measured; writes no report
 
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import math
 import multiprocessing
 import os
@@ -32,7 +35,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -148,14 +151,18 @@ class Somebody:
     def wait(self) -> None:
         """Until it is delivered. TimeoutError if it does not come."""
         self._number += 1
+        give_up_at = time.perf_counter() + GIVE_UP_S
         self._connection.settimeout(GIVE_UP_S)
-        self._connection.sendall(frame("Publish", 0, [[{"mine": self._number}, None, None, None]]))
+        self._connection.sendall(frame("Publish", 0, [[{"mine": self._number}, "somebody", None, None]]))
         while True:
             message = hear(self._connection)
             if message[0] == "Delivery" and message[3][0]["mine"] == self._number:
                 return
             if message[0] == "Ping":
                 self._connection.sendall(frame("Pong"))
+            if time.perf_counter() > give_up_at:
+                # Pings come in time, and nothing else.
+                raise TimeoutError(f"the last message was {message}")
 
 
 def waits_under(attack: Attack, environment: Mapping[str, str]) -> Waits:
@@ -169,8 +176,12 @@ def waits_under(attack: Attack, environment: Mapping[str, str]) -> Waits:
         attacker = context.Process(target=attack_in_process, args=arguments, daemon=True)
         attacker.start()
         try:
-            if not ready.wait(PREPARE_S_MAX):
-                raise SystemExit(f"{attack.name}: the preparation did not end within {PREPARE_S_MAX:.0f} s")
+            prepared_by = time.perf_counter() + PREPARE_S_MAX
+            # It answers pings meanwhile: the broker would end a connection that is silent.
+            while not ready.wait(1.0):
+                if time.perf_counter() > prepared_by:
+                    raise SystemExit(f"{attack.name}: the preparation did not end within {PREPARE_S_MAX:.0f} s")
+                somebody.wait()
             somebody.wait()
             go.set()
             seconds, work, has_won = measured(somebody, over, pid)
@@ -247,29 +258,38 @@ def all_waits(label: str, environment: Mapping[str, str], attacks: Sequence[Atta
     return waits
 
 
-def measured_sides(before: str | None, attacks: Sequence[Attack]) -> dict[str, dict[Attack, Waits]]:
+def measured_sides(before: str | None, kept: Path | None, attacks: Sequence[Attack]) -> dict[str, dict[Attack, Waits]]:
     here = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     if before is None:
         return {"": all_waits("", here, attacks)}
+    return {f"at {before}": waits_before(before, kept, attacks), "now": all_waits("now", here, attacks)}
+
+
+def waits_before(before: str, kept: Path | None, attacks: Sequence[Attack]) -> dict[Attack, Waits]:
+    """The waits at another commit: from the file, if there is one, otherwise measured, and kept in it."""
+    if kept is not None and kept.exists():
+        by_name = {name: Waits(**waits) for name, waits in json.loads(kept.read_text("utf-8")).items()}
+        return {attack: by_name[attack.name] for attack in attacks}
     with checked_out([before, "HEAD"]) as (side, _):
         print(f"compiling the kernels of {side.commit}", file=sys.stderr)
         side.prepare()
-        return {
-            f"at {side.commit}": all_waits(f"at {side.commit}", side.environment, attacks),
-            "now": all_waits("now", here, attacks),
-        }
+        waits = all_waits(f"at {side.commit}", side.environment, attacks)
+    if kept is not None:
+        kept.write_text(json.dumps({attack.name: asdict(each) for attack, each in waits.items()}), "utf-8")
+    return waits
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", metavar="REF", help="a commit to compare with")
+    parser.add_argument("--kept", type=Path, metavar="FILE", help="keep what --before measures, or take it from there")
     parser.add_argument("--only", action="append", metavar="FINDING", help="the attacks of this finding alone")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write figures there, and no report")
     given = parser.parse_args()
     attacks = [attack for attack in ATTACKS if given.only is None or attack.finding in given.only]
     if not attacks:
         parser.error(f"no such finding: {', '.join(dict.fromkeys(attack.finding for attack in ATTACKS))}")
-    by_label = measured_sides(given.before, attacks)
+    by_label = measured_sides(given.before, given.kept, attacks)
     waits = list(by_label.values())[-1]
     lines = list(lines_of(by_label, attacks))
     print("\n".join(lines))

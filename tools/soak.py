@@ -6,6 +6,8 @@
 ./dev soak --live 50                         live runs alone
 ./dev soak --system 'siena general' --network ring --seed 7
                                              one run again, made small if it fails; live with --live 1
+./dev soak --kills                           200 times a storing broker is killed under load, five of them, with durable
+                                             readers that are killed too; --kills 24 for fewer
 ./dev soak --fuzz                            a broker is told 1,000,000 frames, 100,000 filters and 50,000 HTTP requests
                                              that are made or changed at random; --fuzz-share 0.01 makes a hundredth
 ./dev soak --fuzz frames --seed 7            one run of the fuzzer again
@@ -21,6 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import cache
 from itertools import count, islice
 from pathlib import Path
@@ -33,6 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tests.liv
 from catchment.sim.conformance.entries import ENTRIES, NETWORKS, Run, all_runs, unchecked_systems
 from catchment.sim.conformance.runs import outcome_of
 from tests.fuzz import runs as fuzz
+from tests.live import kills
 from tests.live import runs as live
 from tests.live.hosts import Hosts
 from tests.store import disks
@@ -40,6 +44,8 @@ from tests.store import runs as stores
 
 RUNS = 10_000
 LIVE_RUNS = 200
+# Kills of storing brokers, in runs of so many.
+KILLS, KILLS_OF_RUN = 200, 8
 # A live run has as many processes as brokers: two at a time keep two processors busy.
 LIVE_AT_ONCE = 2
 # Runs that a process is given at once: simulated ones take milliseconds.
@@ -64,7 +70,7 @@ def chosen(given: argparse.Namespace, runs_max: int, runs_of: Callable[[Sequence
         for run in runs_of([seed])
         if given.system in (None, run.entry) and given.network in (None, run.network)
     )
-    return list(islice(runs, runs_max))
+    return [replace(run, is_short=given.short) for run in islice(runs, runs_max)]
 
 
 def live_runs(seeds: Sequence[int]) -> list[Run]:
@@ -118,8 +124,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, help="this seed alone")
     parser.add_argument("--system", choices=list(ENTRIES), help="this entry of the suite alone")
     parser.add_argument("--network", choices=list(NETWORKS), help="this kind of network alone")
+    parser.add_argument("--short", action="store_true", help="short simulated runs, as tests make them")
     parser.add_argument(
         "--fuzz", nargs="?", const="all", choices=["all", *fuzz.SIZES], help="fuzz a broker, and no more"
+    )
+    parser.add_argument(
+        "--kills", nargs="?", const=KILLS, type=int, help=f"kill storing brokers {KILLS} times, and no more"
     )
     parser.add_argument("--fuzz-share", type=float, default=1.0, help="which share of all that the fuzzer makes")
     parser.add_argument(
@@ -132,6 +142,8 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     if given.store is not None:
         return store_runs(given)
+    if given.kills is not None:
+        return 0 if made("kills", killed_outcome_of, kill_runs(given), 1, 1) else 1
     if given.fuzz is not None:
         return 0 if made("fuzz", fuzz.outcome_of, fuzz_runs(given), chunk=1) else 1
     if unchecked := unchecked_systems():
@@ -158,6 +170,17 @@ def store_runs(given: argparse.Namespace) -> int:
         seeds = [given.seed] if given.seed is not None else range(given.from_seed, given.from_seed + count)
         results.append(made(kind, stores.outcome_of, [stores.StoreRun(kind, seed) for seed in seeds]))
     return 0 if all(results) else 1
+
+
+def killed_outcome_of(run: kills.KillRun) -> kills.KillOutcome:
+    return kills.outcome_of(run, hosts())
+
+
+def kill_runs(given: argparse.Namespace) -> list[kills.KillRun]:
+    """Runs of KILLS_OF_RUN kills each, as many as it takes."""
+    if given.seed is not None:
+        return [kills.KillRun(given.seed, min(given.kills, KILLS_OF_RUN))]
+    return [kills.KillRun(given.from_seed + n, KILLS_OF_RUN) for n in range(-(-given.kills // KILLS_OF_RUN))]
 
 
 def fuzz_runs(given: argparse.Namespace) -> list[fuzz.FuzzRun]:

@@ -16,15 +16,15 @@ from catchment.client import Client
 from catchment.model.filter import Filter
 from catchment.routing.systems import live_systems
 from catchment.sim.conformance.checkers import DeliveryChecker, ViolationError
-from catchment.sim.conformance.entries import ENTRIES, NETWORKS, Run
+from catchment.sim.conformance.entries import ENTRIES, NETWORKS, Run, entry_of
 from catchment.sim.conformance.scripts import Crashes, Restarts, script_of
 from tests.live.hosts import ROOT, Hosts
 from tests.live.mutants import BROKER_MUTANTS, CLIENT_MUTANTS
 from tests.live.network import LiveNetwork
 from tests.live.runs import live_network, outcome_of, runs_of, with_kills, write_configs
 
-SEEDS = range(2)
-RUNS = list(runs_of(SEEDS))
+# Every entry once, and the first entry of every system a second time, in another network.
+RUNS = [*runs_of([0]), *(run for run in runs_of([1]) if ENTRIES[run.entry] is entry_of(ENTRIES[run.entry].system))]
 # Long enough for a settled network, and not for what never comes.
 MUTANT_SETTLE_S = 2.0
 MUTANT_RUNS_MAX = 6

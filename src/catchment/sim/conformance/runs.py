@@ -45,6 +45,7 @@ from catchment.sim.conformance.scripts import (
     Unsubscribes,
     Watches,
     script_of,
+    short_script_of,
 )
 from catchment.sim.conformance.sequences import SequenceChecker
 from catchment.sim.network import MILLISECOND
@@ -83,7 +84,7 @@ def outcome_of(run: Run, *, shrink: bool = True) -> Outcome:
     """Runs it; makes its script small if it fails."""
     entry = ENTRIES[run.entry]
     topology = NETWORKS[run.network](run.seed)
-    script = script_of(topology, run.seed)
+    script = (short_script_of if run.is_short else script_of)(topology, run.seed)
     violation, deliveries, core_messages = _tried(script, entry, topology, run.seed)
     if violation is not None and shrink:
         # Any violation will do: a smaller script may show the same mistake in another way.

@@ -29,6 +29,9 @@ from catchment.sim.topology import Topology
 CLIENTS: Final = 6
 CHURN_STEPS: Final = 40
 PROBES: Final = 12
+# Of a short script.
+SHORT_CHURN_STEPS: Final = 8
+SHORT_PROBES: Final = 4
 # Between two steps at most so long, some of the links' delays: things happen while others are under way.
 PAUSE_MAX: Final = 8 * MILLISECOND
 
@@ -186,6 +189,7 @@ class _Writer:
         self.clients = [f"c{i}" for i in range(CLIENTS)]
         self.ids: dict[str, list[str]] = {client: [] for client in self.clients}
         self.next_id = 0
+        self.probes = PROBES
 
     def do(self, doing: Doing, after: Time | None = None) -> None:
         self.steps.append(Step(self.rng.randrange(PAUSE_MAX) if after is None else after, doing))
@@ -308,7 +312,7 @@ class _Writer:
 
     def probe(self) -> None:
         self.do(Settles())
-        for _ in range(PROBES):
+        for _ in range(self.probes):
             self.do(Publishes(self.rng.choice(self.clients), self.attributes()))
         self.do(Settles())
 
@@ -320,10 +324,10 @@ class _Writer:
         for _ in range(2 * PROBES):
             self.do(Publishes(self.rng.choice(self.clients), self.attributes()))
 
-    def faults(self) -> None:
+    def faults(self, most: int = 3) -> None:
         cut: list[Cuts] = []
         down: list[str] = []
-        for _ in range(1 + self.rng.randrange(3)):
+        for _ in range(1 + self.rng.randrange(most)):
             if self.topology.links and self.rng.random() < 0.6:
                 link = self.rng.choice(self.topology.links)
                 cut.append(Cuts(link.first, link.second))
@@ -359,5 +363,19 @@ def script_of(topology: Topology, seed: int) -> Script:
     writer.churn(CHURN_STEPS // 4)
     writer.probe()
     writer.watch()
+    writer.leave()
+    return tuple(writer.steps)
+
+
+def short_script_of(topology: Topology, seed: int) -> Script:
+    """Clients come, change their minds, lose a link or a broker, and leave: the phases in which most mistakes show, in
+    a sixth of the time, so that tests can make hundreds of runs of each system."""
+    writer = _Writer(topology, seed)
+    writer.probes = SHORT_PROBES
+    writer.arrive()
+    writer.churn(SHORT_CHURN_STEPS)
+    writer.faults(1)
+    writer.churn(SHORT_CHURN_STEPS)
+    writer.probe()
     writer.leave()
     return tuple(writer.steps)
