@@ -103,12 +103,11 @@ class Places:
             storage.sending.place(identity, place.session, place.broker, None, now)
 
     def told_lost(self, storage: str, log: str) -> list[Action]:
-        """A storage has a new log: tells those who are served here."""
-        return [
-            TellLostLog(client, served.identity, storage, log)
-            for served in self._serving.all()
-            for client in served.clients
-        ]
+        """A storage has a new log: tells those who are served here, and those who came with a position in the old one:
+        if it was our disk, we may not know yet what they want."""
+        served = {(client, each.identity) for each in self._serving.all() for client in each.clients}
+        came = {(client, identity) for identity, (client, up) in self._connected.items() if log in up.positions}
+        return [TellLostLog(client, identity, storage, log) for client, identity in sorted(served | came)]
 
     # --- groups ---
 
@@ -157,7 +156,9 @@ class Places:
             return []
         identity, session = message.identity, message.session
         served = self._serving.get(identity)
-        if message.broker != self._shared.name:
+        # If it is away by what others know, and is here: that was an earlier connection.
+        is_ours = message.broker is None and served is not None and session > served.session
+        if message.broker != self._shared.name and not is_ours:
             row = PlaceRow(identity, session, message.broker)
             arrival = Arrival(message.positions, message.back, message.since)
             actions = self.move(row, arrival, now, source)
@@ -168,7 +169,7 @@ class Places:
             # From before a crash: nobody of that name is here. The neighbor must hear it too.
             return self.move(PlaceRow(identity, session, None), NOTHING_SAID, now)
         if session > served.session:
-            # The clock has gone back since a crash: others would prefer the session from before.
+            # The clock, of this broker or of the client, has gone back since a crash: others would prefer the session from before.
             served.session = session_after(session, now)
             row = PlaceRow(identity, served.session, self._shared.name)
             return self.move(row, Arrival(served.positions), now)
