@@ -1,5 +1,7 @@
 """What brokers say to a durable core that makes no sense: nothing breaks, and nothing that is true is forgotten."""
 
+from typing import Any
+
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
