@@ -122,7 +122,7 @@ class Subscription(id, client, wanted)
     attribute wanted
 function connect(url='', *, identity=None, reconnect=True, seen=None, on_gap=None, state=None, positions=None, on_lost_log=None, offline=False)
 function connect_blocking(url='', *, identity=None, reconnect=True, on_gap=None, state=None, positions=None, on_lost_log=None, offline=False)
-"""
+"""  # noqa: E501
 
 # What a Matcher gives back.
 MATCHING = """
