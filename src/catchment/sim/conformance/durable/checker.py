@@ -206,6 +206,8 @@ class DurableChecker:
         ledger, reading = self.ledgers[log], self.reading(identity, log)
         before = reading.most if reading.taken is None else reading.taken
         self.told_lost[identity, log] += lost
+        if lost:
+            raise ViolationError(f"{identity} is told that {lost} are lost before {epoch} of {log}: nothing is dropped here")
         skipped = [each for each in ledger.due(identity) if before < each < epoch]
         if len(skipped) != lost:
             raise ViolationError(f"{identity} takes {epoch} of {log} after {before}, told of {lost} lost: {skipped} are")
