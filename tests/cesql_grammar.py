@@ -188,11 +188,11 @@ def _accepted_at(text: str, offset: int) -> set[str]:
     """The terminals that the parser would accept at an offset: it parses the text up to there once more."""
     parser = _parser().parse_interactive(text)
     with suppress(UnexpectedInput):
-        for token in parser.lexer_thread.lex(parser.parser_state):  # type: ignore[no-untyped-call]
+        for token in parser.lexer_thread.lex(parser.parser_state):
             if token.start_pos >= offset:
                 break
             parser.feed_token(token)
-    return set(parser.accepts())  # type: ignore[no-untyped-call]
+    return set(parser.accepts())
 
 
 def _parse_error(text: str, offset: int, found: str, expected: list[str]) -> ParseError:

@@ -82,7 +82,19 @@ def body(chance: random.Random) -> bytes:
     webhook = {**subscription, "sink": chance.choice(("https://127.0.0.1/", "", 7)), "protocol": "HTTP"}
     durable = {**subscription, "durable": chance.choice((True, True, False, 7))}
     place = {"place": chance.choice(("d:", "d:a:1~0123456789abcdef", "", 7))}
-    bodies = (event, [event], [event, {}], subscription, subscription, webhook, durable, place, 1, [], {})
+    bodies: tuple[object, ...] = (
+        event,
+        [event],
+        [event, {}],
+        subscription,
+        subscription,
+        webhook,
+        durable,
+        place,
+        1,
+        [],
+        {},
+    )
     made = json.dumps(chance.choice(bodies)).encode()
     return made if chance.random() < 0.9 else made[: chance.randrange(len(made))] + chance.randbytes(2)
 

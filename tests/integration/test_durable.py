@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -289,6 +290,178 @@ def test_many_are_published_at_once_and_each_once(tmp_path: Path) -> None:
             assert await taken(subscription, 5_000) == [*range(1, 5_001)]
 
     run(work())
+
+
+# --- groups -------------------------------------------------------------------------------------
+
+
+async def shared_by(queues: dict[str, Any], count: int) -> dict[str, list[int]]:
+    """Who got what, until all have come."""
+    got: dict[str, list[int]] = {name: [] for name in queues}
+
+    async def read(name: str, queue: Any) -> None:
+        while True:
+            delivery = await queue.get()
+            got[name].append(delivery.notification["n"])
+            delivery.ack()
+            # Lets the others have a turn.
+            await asyncio.sleep(0)
+
+    tasks = [asyncio.ensure_future(read(name, queue)) for name, queue in queues.items()]
+    await until(lambda: sum(map(len, got.values())) >= count)
+    for task in tasks:
+        task.cancel()
+    return got
+
+
+def test_members_of_a_group_share_what_comes_and_one_that_goes_leaves_the_rest_to_the_others(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with storage("a", tmp_path) as a, client(a, "p") as publisher:
+            first, second = await client(a, "first"), await client(a, "second")
+            queues = {
+                "first": await first.subscribe("n > 0", id="s", group="workers"),
+                "second": await second.join("workers"),
+            }
+            assert await asyncio.wait_for(queues["first"].effective, 30) == ()
+            await publisher.publish(numbered(1, 100), ack="stored")
+            got = await shared_by(queues, 100)
+            assert sorted(got["first"] + got["second"]) == [*range(1, 101)]
+            assert all(got.values())
+            # One has some that it has not taken, and goes.
+            await publisher.publish(numbered(101, 200), ack="stored")
+            await until(lambda: len(queues["second"]._waiting) > 10)
+            await second.close()
+            got = await shared_by({"first": queues["first"]}, 100)
+            assert sorted(got["first"]) == [*range(101, 201)]
+            await first.close()
+
+    run(work())
+
+
+def test_a_group_is_where_its_members_are_and_others_are_told(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with linked(tmp_path) as (a, _, c), client(a, "first") as first, client(c, "second") as second:
+            subscription = await first.subscribe("n > 0", id="s", group="workers")
+            assert await asyncio.wait_for(subscription.effective, 30) == ()
+            await until(lambda: c.core.table.is_group("workers"))
+            await until(lambda: c.core.table.place("workers").broker == "a")
+            with pytest.raises(BadIdError, match="are at a: connect there"):
+                await second.join("workers")
+            await first.leave("workers")
+            await until(lambda: c.core.table.place("workers").broker is None)
+            queue = await second.join("workers")
+            await second.publish({"n": 1}, ack="stored")
+            assert await taken(queue, 1) == [1]
+
+    run(work())
+
+
+# --- going back ---------------------------------------------------------------------------------
+
+
+def test_a_subscriber_goes_back_to_an_epoch_and_to_a_time(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with storage("a", tmp_path, retain_days=1) as a, client(a, "p") as publisher, client(a, "r") as reader:
+            subscription = await subscribed(reader)
+            await publisher.publish(numbered(1, 3), ack="stored")
+            assert await taken(subscription, 3) == [1, 2, 3]
+            between = datetime.now(UTC)
+            await publisher.publish(numbered(4, 6), ack="stored")
+            assert await taken(subscription, 3) == [4, 5, 6]
+            (log,) = reader.positions
+            await subscription.rewind(log=log, epoch=1)
+            assert await taken(subscription, 5) == [2, 3, 4, 5, 6]
+            await subscription.rewind(since=between)
+            assert await taken(subscription, 3) == [4, 5, 6]
+            # And on from there.
+            await publisher.publish(numbered(7, 7), ack="stored")
+            assert await taken(subscription, 1) == [7]
+            with pytest.raises(BadIdError, match="either since, or log and epoch"):
+                await reader.rewind()
+
+    run(work())
+
+
+def test_who_is_forgotten_is_due_nothing_and_begins_anew(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with storage("a", tmp_path) as a, client(a, "p") as publisher, client(a, "r") as reader:
+            await subscribed(reader, acks="manual")
+            await publisher.publish(numbered(1, 3), ack="stored")
+            await reader.forget()
+            await until(lambda: not a.core.table.is_durable("r"))
+            await publisher.publish(numbered(4, 4), ack="stored")
+            subscription = await subscribed(reader)
+            await publisher.publish(numbered(5, 5), ack="stored")
+            assert await taken(subscription, 1) == [5]
+
+    run(work())
+
+
+# --- the store fails ----------------------------------------------------------------------------
+
+
+def test_a_full_store_refuses_what_durable_subscribers_are_due_and_lets_the_rest_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("catchment.broker.storing.PROBE_S", 0.02)
+    monkeypatch.setattr("catchment.broker.storing.COLLECT_S", 0.02)
+
+    async def work() -> None:
+        async with (
+            broker("a", store=StoreConfig(url="memory:")) as a,
+            client(a, "p") as publisher,
+            client(a, "r") as reader,
+            client(a, "t") as transient,
+        ):
+            subscription = await subscribed(reader, acks="manual")
+            unkept = await transient.subscribe("n < 0")
+            await publisher.publish(numbered(1, 2), ack="stored")
+            disk = a.storing._store._disk
+            disk.fill()
+            # The first that finds it full is told that it is not kept, and from then on all are.
+            waiting = asyncio.ensure_future(publisher.publish(numbered(3, 3), ack="stored"))
+            await until(lambda: a.storing.problem)
+            await until(lambda: a.core._shared.is_full)
+            async with client(a, "other") as other:
+                with pytest.raises(UnavailableError, match="full"):
+                    await other.publish({"n": 7}, ack="accepted")
+                await other.publish({"n": -1}, ack="accepted")
+            assert (await unkept.get()).notification["n"] == -1
+            status = await publisher.look()
+            assert status["store"]["state"] == "full"
+            # What was stored before is delivered and acknowledged all the same.
+            assert await taken(subscription, 2) == [1, 2]
+            await until(lambda: a.storing._store.opened().acknowledged.get("r") == 2)
+            assert not waiting.done()
+            disk.free()
+            kept = await asyncio.wait_for(waiting, 30)
+            assert kept is not None
+            assert await taken(subscription, 1) == [3]
+            assert (await publisher.look())["store"]["state"] == "works"
+
+    run(work())
+
+
+def test_a_store_that_breaks_is_not_tried_again_and_the_broker_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        async with (
+            broker("a", store=StoreConfig(url="memory:")) as a,
+            client(a, "p") as publisher,
+            client(a, "r") as reader,
+        ):
+            await subscribed(reader)
+            a.storing._store._disk.fail()
+            waiting = asyncio.ensure_future(publisher.publish(numbered(1, 1), ack="stored"))
+            await until(lambda: a.storing.is_broken)
+            await publisher.publish({"n": -1}, ack="accepted")
+            with pytest.raises(UnavailableError):
+                await publisher.publish({"n": 1}, ack="accepted")
+            assert not waiting.done()
+            waiting.cancel()
+            assert (await publisher.look())["store"]["state"] == "broken"
+
+    run(work())
+    assert "the store has failed" in caplog.text
 
 
 # --- looking in ---------------------------------------------------------------------------------

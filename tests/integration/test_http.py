@@ -394,9 +394,6 @@ def test_examples_of_the_page(http, broker):
     assert metrics(http)["catchment_notifications_published_total"] == 4
 
 
-JS = Path(__file__).parent / "js"
-
-
 def test_javascript_sdk(http, broker, javascript):
     """Events that the JavaScript SDK sends in three modes reach an EventSource and a WebSocket unchanged."""
     id = subscribe(http, {"prefix": {"type": "com.example.js"}})
@@ -407,13 +404,3 @@ def test_javascript_sdk(http, broker, javascript):
     assert run.returncode == 0, run.stderr
     expected = ["structured", "binary", "batch-1", "batch-2"]
     assert json.loads(run.stdout) == {"sse": expected, "websocket": expected}
-
-
-@pytest.fixture(scope="module")
-def javascript(tmp_path_factory):
-    from tests.integration.npm import installed
-
-    directory, reason = installed(JS)
-    if directory is None:
-        pytest.skip(reason)
-    return directory

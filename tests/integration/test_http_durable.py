@@ -1,6 +1,8 @@
 """Durable subscriptions over HTTP, and publishing with ack=stored."""
 
 import json
+import subprocess
+from typing import Any
 
 import httpx
 import pytest
@@ -48,8 +50,8 @@ def after(event):
 
 def all_events(http, count, path=EVENTS):
     """What a browser's EventSource gets: it reads until the stream ends, and comes back with the last id."""
-    events = []
-    headers = {}
+    events: list[Any] = []
+    headers: dict[str, str] = {}
     while len(events) < count:
         for event in read(http, path, count - len(events), headers):
             if event.event == "end":
@@ -89,6 +91,19 @@ def test_a_reader_that_never_acknowledges_gets_everything_once(http):
     assert ids_of(all_events(http, count)) == [str(n) for n in range(count)]
 
 
+def test_an_event_source_of_javascript_gets_everything_once(http, broker, javascript):
+    """It comes back by itself each time that a pass ends, with `Last-Event-ID`."""
+    create(http)
+    count = 3 * PASS_ENTRIES_MAX + 1
+    publish(http, *numbered(count))
+    run = subprocess.run(
+        ["node", "durable.cjs", url_of(broker), "orders", str(count)],
+        cwd=javascript, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout) == [str(n) for n in range(count)]
+
+
 def test_a_broker_that_starts_again_goes_on_where_its_reader_was(store):
     with Live() as live, client_of(live.broker(store=store)) as http:
         create(http)
@@ -107,7 +122,8 @@ def test_acknowledging_by_request(http):
     until(lambda: http.get("/subscriptions/orders").json()["status"]["state"] == "away")
     assert http.post("/subscriptions/orders/ack", json={"place": place}).status_code == 204
     assert ids_of(read(http, EVENTS, 2)) == ["2", "3"]
-    for bad in ({"place": place[:-1] + "x"}, {"place": 7}, {}, [], {"place": "d:" + "a" * 32 + ":99~" + "0" * 16}):
+    bodies: list[Any] = [{"place": place[:-1] + "x"}, {"place": 7}, {}, [], {"place": f"d:{'a' * 32}:99~{'0' * 16}"}]
+    for bad in bodies:
         assert http.post("/subscriptions/orders/ack", json=bad).status_code == 400
     assert http.post("/subscriptions/none/ack", json={"place": place}).status_code == 404
 

@@ -2,11 +2,15 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import socket
 import subprocess
+import threading
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 
 import httpx
 import pytest
@@ -84,6 +88,20 @@ def test_a_sink_that_is_away_gets_everything_when_it_is_back(http, sink):
     until(lambda: status(http)["delivered"] == 5)
     accepted = list(dict.fromkeys(sink.ids))
     assert accepted == [str(n) for n in range(5)]
+
+
+def test_a_sink_that_stalls_delays_nobody_else(http, sink):
+    answering = threading.Event()
+    sink.answer = lambda asked: 204 if "slow" not in asked.path else (answering.wait(WAIT_S), 204)[1]
+    slow = {"id": "slow", "sink": sink.url + "/slow", "protocol": "HTTP"}
+    assert http.post("/subscriptions", json=slow).status_code == 201
+    add(http, sink)
+    publish(http, *(data_event(str(n)) for n in range(10)))
+    until(lambda: status(http)["delivered"] == 10)
+    # One request at a time: the first one is still under way.
+    assert [asked.headers["ce-id"] for asked in sink.posted if "slow" in asked.path] == ["0"]
+    answering.set()
+    until(lambda: status(http, "slow")["delivered"] == 10)
 
 
 def test_a_webhook_gets_what_is_published_at_other_brokers(live, store, sink):
@@ -275,6 +293,49 @@ def test_the_command_line(http, sink, command):
     assert (code, "there is no" in out) == (1, True)
 
 
+def test_top_and_the_status_have_webhooks(http, broker, sink, capsys):
+    sink.answer = lambda asked: 400
+    add(http, sink)
+    publish(http, data_event("1"))
+    until(lambda: status(http)["dead"] == 1)
+    assert main(["top", "--url", str(broker.address), "--count", "1", "--json"]) == 0
+    (webhook,) = json.loads(capsys.readouterr().out)["webhooks"]
+    assert (webhook["id"], webhook["dead"]) == ("audit", 1)
+    assert main(["top", "--url", str(broker.address), "--count", "1", "--every-s", "0.01"]) == 0
+    assert "webhook audit" in capsys.readouterr().out
+
+
+def test_examples_of_the_page(http, sink, broker):
+    """Every `sh` example of docs/webhooks.md works as it is written, with the addresses of this broker and sink."""
+    page = (Path(__file__).parents[2] / "docs" / "webhooks.md").read_text("utf-8")
+    examples = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(examples) == 2
+    commands = [line for example in examples for line in example.splitlines()]
+    adding = next(command for command in commands if " add " in command)
+    run_example(adding, broker, sink)
+    sink.answer = lambda asked: 400
+    publish(http, *(data_event(str(n), price=500) for n in range(3)))
+    until(lambda: status(http)["dead"] == 3)
+    sink.answer = lambda asked: 204
+    numbers = [str(letter["number"]) for letter in http.get("/subscriptions/audit/dead").json()]
+    for command in commands:
+        if command != adding:
+            # The dead letter 7 of the page is the first one here, and the second one is dropped.
+            number = numbers[1] if "--drop" in command else numbers[0]
+            run_example(re.sub(r"audit 7", f"audit {number}", command), broker, sink)
+    assert sink.ids[-1] == "0"
+    assert status(http)["dead"] == 1
+
+
+def run_example(command, broker, sink):
+    arguments = shlex.split(command.replace("https://sink.example/hook", sink.url), comments=True)
+    assert arguments[0] == "catchment"
+    done = subprocess.run(
+        catchment(*arguments[1:], "--http", str(broker.http.address)), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, command + done.stdout + done.stderr
+
+
 def test_pages_of_dead_letters(http, sink):
     sink.answer = lambda asked: 400
     add(http, sink)
@@ -333,7 +394,7 @@ def test_a_broker_killed_after_the_answer_sends_the_same_event_again(tmp_path, s
         return 204
 
     sink.answer = answer
-    running = []
+    running: list[subprocess.Popen[str]] = []
     with serving(tmp_path, port) as (process, http):
         running[:] = [process]
         add(http, sink)

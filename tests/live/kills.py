@@ -163,7 +163,7 @@ class _Killing:
 
     async def _is_whole(self, client: Client) -> bool:
         storages = (await client.look())["storages"]
-        return sum(each["is_reached"] for each in storages) == len(BROKERS)
+        return len([each for each in storages if each["is_reached"]]) == len(BROKERS)
 
     async def _publish_a_while(self, publishers: list[_Publisher]) -> None:
         for _ in range(self._rng.randrange(2, 12)):
@@ -190,6 +190,9 @@ class _Killing:
             expected = {publisher.name: publisher.last for publisher in publishers}
             while not all(self._has_all(reader, expected) for reader in self._came):
                 self._read_file()
+                for task in self._tasks:
+                    if task.done():
+                        task.result()  # a reader never ends by itself
                 await asyncio.sleep(0.05)
 
     def _has_all(self, reader: str, expected: dict[str, int]) -> bool:

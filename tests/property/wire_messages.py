@@ -83,7 +83,7 @@ requests = st.one_of(
 places = st.integers(0, durable.ENTRIES_MAX)
 links_crossed = st.integers(0, durable.DIRECTED_HOPS_MAX)
 # A log, an identity or an id of a durable subscription: not empty.
-logs = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8)
+logs = texts.filter(bool).map(lambda text: text[:8])
 positions = st.dictionaries(logs, records, max_size=3)
 durable_requests = st.one_of(
     st.builds(durable.SubscribeDurable, texts, texts, wanted, texts, st.booleans()),
@@ -144,7 +144,9 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
     wire.LostLog: st.builds(wire.LostLog, texts, texts, logs),
     durable.Reach: st.builds(durable.Reach, brokers, records, several(st.tuples(brokers, costs)), logs),
     durable.Durable: st.builds(durable.Durable, logs, logs, records, st.none() | wanted, brokers, texts, st.booleans()),
-    durable.Place: st.builds(durable.Place, logs, records, st.none() | brokers, positions),
+    durable.Place: st.builds(
+        durable.Place, logs, records, st.none() | brokers, positions, positions, st.none() | records
+    ),
     durable.Span: st.builds(
         durable.Span,
         brokers,

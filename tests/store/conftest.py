@@ -25,6 +25,13 @@ def server():
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture
+def quick():
+    folder = quick_folder()
+    yield folder
+    shutil.rmtree(folder)
+
+
 @pytest.fixture(params=list(PLACES))
 def place(request, tmp_path):
     if request.param == "postgres":

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from catchment.store import http_sql
 from catchment.store.http_sql import HTTP_TABLES_VERSION, open_http_tables
 from catchment.store.http_tables import DeadLetter, DeadTotal, MemoryHttpTables, Resource
-from catchment.store.interface import StoreBrokenError, StoreFullError
+from catchment.store.interface import StoreBrokenError, StoreError, StoreFullError
+from tests.store.places import InPostgres
 
 LETTER = DeadLetter("audit", "log", 7, 1_000, 12, "the sink answered 500", b'{"id": "7"}')
 
@@ -21,6 +22,9 @@ class Memory:
 
     def open(self):
         return self._tables
+
+    def remove(self):
+        pass
 
 
 class Sqlite:
@@ -34,10 +38,29 @@ class Sqlite:
         self._open = open_http_tables(self.url)
         return self._open
 
+    def remove(self):
+        if self._open is not None:
+            self._open.close()
 
-@pytest.fixture(params=[Memory, Sqlite])
+
+class Postgres(Sqlite):
+    def __init__(self, folder):
+        super().__init__(folder)
+        self._schema = InPostgres(folder)
+        self.url = self._schema.url
+
+    def remove(self):
+        super().remove()
+        self._schema.remove()
+
+
+@pytest.fixture(params=[Memory, Sqlite, Postgres])
 def place(request, tmp_path):
-    return request.param(tmp_path)
+    if request.param is Postgres:
+        request.getfixturevalue("server")
+    made = request.param(tmp_path)
+    yield made
+    made.remove()
 
 
 def test_resources_are_kept_replaced_and_dropped(place):
@@ -90,6 +113,17 @@ def test_a_number_is_never_used_twice(place):
     first = tables.bury(LETTER)
     tables.unbury("audit", None)
     assert place.open().bury(replace(LETTER, epoch=8)) > first
+
+
+def test_a_server_that_was_killed_is_connected_to_again(server, tmp_path):
+    place = Postgres(tmp_path)
+    tables = place.open()
+    number = tables.bury(LETTER)
+    server.restart()
+    with pytest.raises(StoreError):
+        tables.bury(LETTER)
+    assert tables.bury(LETTER) == number
+    place.remove()
 
 
 # --- SQLite -------------------------------------------------------------------------------------

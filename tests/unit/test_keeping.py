@@ -43,10 +43,10 @@ def test_a_store_that_fails_fails_them_all():
         # What was given is gone, so nobody waits for it.
         await keeping.all_stored()
         keeping.gave(6)
-        waiting = asyncio.ensure_future(keeping.all_stored())
+        last = asyncio.ensure_future(keeping.all_stored())
         await asyncio.sleep(0)
-        assert not waiting.done()
+        assert not last.done()
         keeping.heard(Stored(6))
-        await waiting
+        await last
 
     asyncio.run(scene())

@@ -62,6 +62,7 @@ LIMITS_IN = (
     "node.gaps",
     "routing.siena.thinning",
     "wire.session",
+    "routing.siena.messages",
 )
 
 

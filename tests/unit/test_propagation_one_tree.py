@@ -190,6 +190,15 @@ def test_another_root_takes_over_and_filters_are_withdrawn():
     assert not broker.core.publishers
 
 
+def test_a_tree_that_was_left_is_forgotten_when_its_last_filter_goes_with_a_neighbor():
+    broker = Broker()
+    broker.tell(Filtered("a", LOW), X)
+    broker.tell(Distances((("Zoe", 3),)), A)
+    assert list(broker.core.publishers) == ["a"]
+    broker.beside(X)
+    assert not broker.core.publishers
+
+
 def test_what_comes_in_a_tree_that_is_not_used_is_passed_on_and_nothing_is_kept():
     broker = Broker()
     broker.tell(Distances((("Zoe", 3),)), A)

@@ -202,13 +202,14 @@ def test_who_asks_is_told_of_changes_and_nobody_else(preprocessing: str, search:
     simulation.connect("database", "0")
     simulation.settle()
     stock: dict[str, Any] = {"table": "stock", "place": "north", "size": 1}
-    for attributes in (
+    changes: list[dict[str, Any]] = [
         {**stock, "n": 1, "change": "insert", "price": 5},
         {**stock, "n": 2, "change": "update", "price": 12, "old.price": 5},
         {**stock, "n": 3, "change": "update", "price": 12, "size": 2, "old.size": 1},
         {**stock, "n": 4, "change": "delete", "price": 12},
         {"n": 5, "table": "staff", "change": "insert", "price": 12},
-    ):
+    ]
+    for attributes in changes:
         simulation.publish("database", attributes)
     simulation.settle()
     numbers = {

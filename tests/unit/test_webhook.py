@@ -288,10 +288,10 @@ def test_consent_is_asked_for_again_and_may_be_withdrawn():
         # It cannot be reached: consent stays. Then it answers without consent: nothing more is sent.
         world.sinks.answers = ["no answer", 200]
         await world.work(until_s=REVALIDATE_S + 0.5)
-        assert world.webhook.kept.permission.is_granted
+        assert world.webhook.status["allowed_by"] == "handshake"
         world.sinks.answers = [(200, {})]
         await world.work(until_s=REVALIDATE_S + 100)
-        assert not world.webhook.kept.permission.is_granted
+        assert world.webhook.status["allowed_by"] is None
         world.webhook.enqueue(an_entry(2))
         await world.work(until_s=REVALIDATE_S + 200)
         assert world.sinks.posted == ["1"]

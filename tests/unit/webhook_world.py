@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from catchment.broker.http.durable_client import DurableEntry
 from catchment.broker.http.interest import Revisions
@@ -29,8 +30,8 @@ class FakeSinks:
     """Answers from a list, the last answer again and again. An answer is a status, (status, headers) or an error."""
 
     def __init__(self):
-        self.answers = [200]
-        self.asked = []
+        self.answers: list[Any] = [200]
+        self.asked: list[Any] = []
         self.now = lambda: 0.0
         self.before_answer = lambda: None
 
@@ -48,15 +49,19 @@ class FakeSinks:
         return [headers["ce-id"] for _, method, _, headers, _ in self.asked if method == "POST"]
 
 
+def fake_sinks() -> Any:
+    return FakeSinks()
+
+
 class World:
     """`await world.work(n)` lets the webhook make n steps; the clock jumps to when the next one is due."""
 
     def __init__(self, tables=None, given=None, permission=None, revisions=None, **around):
         self.clock = 0.0
         self.chances = 0.5
-        self.sinks = FakeSinks()
+        self.sinks = fake_sinks()
         self.sinks.now = lambda: self.clock
-        self.tables = tables or MemoryHttpTables()
+        self.tables: Any = tables or MemoryHttpTables()
         self.around = Surroundings(
             self.sinks,
             TablesThread(self.tables),
@@ -68,8 +73,8 @@ class World:
         push = push_of({"sink": SINK, "protocol": "HTTP", **(given or {})})
         permission = Permission("callback", None, 0.0) if permission is None else permission
         self.kept = KeptWebhook(revisions or Revisions({}), push, "the-key", "1a2b", permission)
-        self.taken = []
-        self.gone = []
+        self.taken: list[int] = []
+        self.gone: list[int] = []
         self.webhook = Webhook(
             "audit", self.kept, self.around, lambda log, epoch: self.taken.append(epoch), lambda: self.gone.append(1)
         )

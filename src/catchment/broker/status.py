@@ -80,6 +80,7 @@ def status_of(broker: Broker) -> dict[str, Any]:
             {"name": client.name, "delivered": state.delivered, "published": state.published}
             for client, state in sorted(node.clients.items())
         ],
+        "webhooks": [] if broker.http is None else broker.http.webhook_statuses,
     }
 
 

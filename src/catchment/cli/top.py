@@ -82,6 +82,7 @@ def rates_table(earlier: Status, now: Status, seconds: float) -> Table:
             table.add_row(name.replace("_", " "), "", "", f"{now[name]:,}")
     _add_links(table, earlier, now, seconds)
     _add_store(table, earlier, now, seconds)
+    _add_webhooks(table, earlier, now, seconds)
     _add_clients(table, earlier, now, seconds)
     return table
 
@@ -108,6 +109,20 @@ def _add_store(table: Table, earlier: Status, now: Status, seconds: float) -> No
         lag = f", {identity['lag']:,} behind" if identity["lag"] else ""
         table.add_row(
             f"durable {identity['identity']} waits for{oldest}{lag}{lost}", "", "", f"{identity['waiting']:,}"
+        )
+
+
+def _add_webhooks(table: Table, earlier: Status, now: Status, seconds: float) -> None:
+    earlier_webhooks = {webhook["id"]: webhook for webhook in earlier["webhooks"]}
+    for webhook in now["webhooks"]:
+        before = earlier_webhooks.get(webhook["id"], webhook)
+        dead = f", {webhook['dead']:,} dead" if webhook["dead"] else ""
+        problem = f": {webhook['problem']}" if webhook["problem"] else ""
+        table.add_row(
+            f"webhook {webhook['id']} {webhook['state']}{dead}{problem}",
+            "",
+            f"{(webhook['delivered'] - before['delivered']) / seconds:,.0f}",
+            f"{webhook['delivered']:,}",
         )
 
 

@@ -33,7 +33,7 @@ from typing import Any, Final, Literal, Self
 from catchment.client.addresses import parsed_addresses
 from catchment.client.connection import ConnectionToBroker, Delivering
 from catchment.client.deliveries import Acks, Delivered, GapSpan, Queue
-from catchment.client.durable import Durably, LostLogSpan, check_durable, heard, request_of
+from catchment.client.durable import Durably, LostLogSpan, check_durable, heard
 from catchment.client.problems import ConnectionLostError
 from catchment.client.publishing import Ack, Publishable, Publishing
 from catchment.client.reconnecting import Events, Reconnecting
@@ -52,7 +52,6 @@ from catchment.routing.durable.messages import (
     CancelDurable,
     DurableRequest,
     Forget,
-    SubscribeDurable,
 )
 from catchment.routing.messages import (
     Advertise,
@@ -130,6 +129,11 @@ class Client:
         return self._connecting.is_connected
 
     @property
+    def is_over(self) -> bool:
+        """Whether the client was closed, or will never connect again."""
+        return self._connecting.is_over
+
+    @property
     def connection(self) -> ConnectionToBroker | None:
         """The connection that there is, or was last."""
         return self._connecting.connection
@@ -205,12 +209,9 @@ class Client:
 
     def _seen_lately(self) -> dict[str, int]:
         """What was seen, as much as fits a `Hello`. The sources that were heard last are kept, and come last."""
-        kept, size = [], 0
-        for source, seq in reversed(self._seen.last.items()):
-            size += 16 + 4 * len(source)
-            if size > SEEN_BYTES_MAX:
-                break
-            kept.append((source, seq))
+        lately = reversed(self._seen.last.items())
+        sizes = itertools.accumulate(16 + 4 * len(source) for source in reversed(self._seen.last))
+        kept = [each for each, size in zip(lately, sizes, strict=True) if size <= SEEN_BYTES_MAX]
         return dict(reversed(kept))
 
     def _welcomed(self, connection: ConnectionToBroker, welcome: Welcome) -> None:
@@ -301,20 +302,19 @@ class Client:
         connection = await self._ready()
         if key in self._subscriptions:
             raise BadIdError(f"there is a subscription {shown(subscription.id)} already: cancel it first")
-        transient = Subscribe(subscription.identity, subscription.id, subscription.wanted)
-        answer = connection.ask(request_of(subscription) if subscription.is_durable else transient)
         # Listed before the answer comes: a delivery may come before that.
         self._subscriptions[key] = subscription
         try:
-            await answer
+            if subscription.is_durable:
+                await self._durably.subscribe(subscription)
+            else:
+                await connection.ask(Subscribe(*key, subscription.wanted))
         except BaseException as problem:
             self._subscriptions.pop(key, None)
             if not isinstance(problem, CatchmentError) and connection.is_open and not subscription.is_durable:
                 # Whoever has asked was cancelled, and the broker may have the subscription already.
-                connection.ask(Cancel(subscription.identity, subscription.id)).add_done_callback(heard)
+                connection.ask(Cancel(*key)).add_done_callback(heard)
             raise
-        if subscription.is_durable:
-            self._durably.claim()
 
     async def unsubscribe(self, unwanted: Wanted | str, *, identity: str | None = None) -> None:
         """Cancels all subscriptions of the identity that this covers."""
@@ -329,7 +329,10 @@ class Client:
         who = identity or self.identity
         known = self._subscriptions.get((who, id))
         await self.ask(CancelDurable(who, id) if known is not None and known.is_durable else Cancel(who, id))
-        if (subscription := self._subscriptions.pop((who, id), None)) is not None:
+        self._end_subscription(who, id)
+
+    def _end_subscription(self, identity: str, id: str) -> None:
+        if (subscription := self._subscriptions.pop((identity, id), None)) is not None:
             subscription.end()
 
     async def advertise(self, advertisement: Advertisement | str, *, identity: str | None = None) -> None:
@@ -397,18 +400,12 @@ class Client:
     async def edit(self, id: str, wanted: Wanted | str, *, identity: str | None = None) -> None:
         """Another filter for a durable subscription, from now on: what was published before goes by the old one."""
         who, chosen = identity or self.identity, Filter(wanted) if isinstance(wanted, str) else wanted
-        known = self._subscriptions.get((who, id))
-        is_group, via = (False, "") if known is None else (known.is_group, known.via)
-        if known is not None:
-            known.wanted, known.effective = chosen, self._loop.create_future()
-        await self.ask(SubscribeDurable(who, id, chosen, via, is_group))
+        await self._durably.edit(who, id, chosen, self._subscriptions.get((who, id)))
 
     async def cancel_durable(self, id: str, *, identity: str | None = None) -> None:
         """Cancels a durable subscription that this process need not have made."""
-        who = identity or self.identity
-        await self.ask(CancelDurable(who, id))
-        if (subscription := self._subscriptions.pop((who, id), None)) is not None:
-            subscription.end()
+        await self.ask(CancelDurable(identity or self.identity, id))
+        self._end_subscription(identity or self.identity, id)
 
     async def rewind(
         self, *, log: str = "", epoch: int = 0, since: datetime | None = None, identity: str | None = None
@@ -431,8 +428,8 @@ class Client:
         """The identity will never come back: all storages forget its durable subscriptions, and what it is due."""
         who = identity or self.identity
         await self.ask(Forget(who))
-        for key in [key for key, each in self._subscriptions.items() if each.is_durable and each.identity == who]:
-            self._subscriptions.pop(key).end()
+        for subscription in [each for each in self._durable_subscriptions() if each.identity == who]:
+            self._subscriptions.pop((who, subscription.id)).end()
 
     async def ask(self, request: ClientSaid | DurableRequest) -> None:
         """Asks the broker for something as it stands. The other methods also remember it for the next connection."""
@@ -448,7 +445,7 @@ class Client:
         return self.all_deliveries()
 
     def all_deliveries(self, acks: Acks = "next") -> Queue:
-        """The same. `acks` counts when it is asked for first."""
+        """The same. `acks` counts the first time."""
         if self._all is None:
             self._all = Queue(acks=acks)
             self._durably.claim()

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from catchment.client.connection import ConnectionToBroker
 from catchment.client.deliveries import Queue
+from catchment.client.problems import ConnectionLostError
 from catchment.client.state import Begun, StateFile
 from catchment.client.taking import Taking
 from catchment.errors import BadIdError, shown
@@ -54,6 +55,9 @@ class Owner(Protocol):
 
     @property
     def connection(self) -> ConnectionToBroker | None: ...
+
+    @property
+    def is_over(self) -> bool: ...
 
     async def ask(self, request: DurableRequest) -> None: ...
 
@@ -131,11 +135,15 @@ class Durably:
         if not taken_log.is_new(message.epoch):
             return
         queues = self._queues_of(message)
-        if not queues:
+        # What comes after something that waits must wait too: otherwise that would look as if it had come before.
+        if not queues or self._is_waited_for(message):
             self._keep_unclaimed(message, size)
             return
         for queue, receipt in zip(queues, taken_log.receipts(message.epoch, len(queues)), strict=True):
             queue.put_durable(message, receipt, size)
+
+    def _is_waited_for(self, message: DurableDelivery) -> bool:
+        return any(kept.log == message.log and kept.identity == message.identity for kept, _ in self._unclaimed)
 
     def _keep_unclaimed(self, message: DurableDelivery, size: int) -> None:
         # After a reconnect the broker sends again what was not taken.
@@ -157,6 +165,25 @@ class Durably:
             self.deliver(message, size)
 
     # --- asking ---
+
+    async def subscribe(self, subscription: DurableOne) -> None:
+        """Asked for twice it is the same: so it is asked again if the connection is lost before the answer comes."""
+        while True:
+            try:
+                await self._owner.ask(request_of(subscription))
+            except ConnectionLostError:
+                if self._owner.is_over:
+                    raise
+            else:
+                break
+        self.claim()
+
+    async def edit(self, identity: str, id: str, wanted: Wanted, known: DurableOne | None) -> None:
+        """`known` is the subscription, if this process has made it."""
+        is_group, via = (False, "") if known is None else (known.is_group, known.via)
+        if known is not None:
+            known.wanted, known.effective = wanted, asyncio.get_running_loop().create_future()
+        await self._owner.ask(SubscribeDurable(identity, id, wanted, via, is_group))
 
     async def rewind(self, identity: str, log_id: str, epoch: int, since: datetime | None) -> None:
         if (since is None) == (not log_id):

@@ -163,6 +163,11 @@ class Reconnecting:
                     raise
 
     @property
+    def is_over(self) -> bool:
+        """Whether there will never be a connection again."""
+        return self._failed is not None
+
+    @property
     def is_connected(self) -> bool:
         return self._failed is None and self._connected.is_set()
 

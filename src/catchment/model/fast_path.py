@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeGuard
 
 from catchment.errors import BadFilterError, CatchmentError
 from catchment.model.constraint import NAME_PATTERN, ORDER, RESERVED_WORDS, Constraint, Kind, constraint
@@ -86,7 +86,9 @@ def parsed_fast(text: object) -> tuple[Constraint, ...] | None:
 
 def parsed_expression_fast(text: object) -> Expression | None:
     """The expression that a text writes."""
-    read = _expression_at(text, 0) if _is_walkable(text) else None
+    if not _is_walkable(text):
+        return None
+    read = _expression_at(text, 0)
     return None if read is None or read[1] < len(text) else read[0]
 
 
@@ -136,7 +138,7 @@ def parsed_pattern_fast(text: str) -> tuple[list[Expression], str | None, list[s
         return None
 
 
-def _is_walkable(text: object) -> bool:
+def _is_walkable(text: object) -> TypeGuard[str]:
     return isinstance(text, str) and len(text) <= FAST_EXPRESSION_CODEPOINTS_MAX
 
 

@@ -176,11 +176,13 @@ class Resume(Said, frozen=True):
 
 class CancelMany(Struct, frozen=True):
     """Cancels the subscriptions that have these ids, some of many: a node cuts large work into such slices (`jobs.py`).
-    With `is_ending` the identity is going, and all its other subscriptions will be cancelled too. No client says it."""
+    With `is_ending` the identity is going, and all its other subscriptions will be cancelled too. Those in `going` will
+    be in any case: what they want need not be stated again. No client says it."""
 
     identity: str
     ids: tuple[str, ...]
     is_ending: bool = False
+    going: frozenset[str] = frozenset()
 
 
 # What clients say, and what a core is asked in their name.

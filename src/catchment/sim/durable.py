@@ -279,17 +279,21 @@ class DurableSimulation(Simulation):
 
     # --- subscriptions ---
 
-    def subscribe_durable(self, identity: str, id: str, wanted: Wanted) -> None:
+    def subscribe_durable(self, identity: str, id: str, wanted: Wanted, via: str = "") -> None:
         client = self.durable_client(identity)
         client.wants[id] = wanted
         client.effective.pop(id, None)
-        self.ask(identity, SubscribeDurable(identity, id, wanted))
+        self.ask(identity, SubscribeDurable(identity, id, wanted, via))
 
     def cancel_durable(self, identity: str, id: str) -> None:
         client = self.durable_client(identity)
         client.wants.pop(id, None)
         client.effective.pop(id, None)
         self.ask(identity, CancelDurable(identity, id))
+
+    def took_effect(self, effect: TakeEffect) -> None:
+        """A client is told that a change of its durable subscriptions is known."""
+        self.durable[effect.client.name].effective[effect.id] = effect.missing
 
     def subscribe_group(self, identity: str, group: str, id: str, wanted: Wanted) -> None:
         """A client subscribes for a group."""
@@ -317,10 +321,6 @@ class DurableSimulation(Simulation):
         """The client says that it will never come back."""
         self.durable_client(identity).wants.clear()
         self.ask(identity, Forget(identity))
-
-    def took_effect(self, effect: TakeEffect) -> None:
-        """A client is told that a change of its durable subscriptions, or of those of a group, is known."""
-        self.durable[effect.client.name].effective[effect.id] = effect.missing
 
     # --- deliveries ---
 

@@ -447,11 +447,7 @@ class Simulation:
         identity = self.clients[delivery.identity]
         assert identity.is_connected, "nobody is there to deliver to"
         assert identity.home == client.home, "a broker delivers to its own clients"
-        for notification in (delivery.notification,) if isinstance(delivery, Deliver) else delivery.notifications:
-            source, seq = notification.source, notification.seq
-            if source is not None and seq is not None and seq > identity.seen.get(source, 0):
-                identity.seen[source] = seq
-        identity.received.append(delivery)
+        identity.receive(delivery)
         for observer in self._observers:
             observer.delivered(self, identity, delivery)
 

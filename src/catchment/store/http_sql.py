@@ -7,8 +7,9 @@ SQLite: one connection that keeps the file locked, so that a second broker canno
 journal and `synchronous=EXTRA`: each change is synced, the folder too. There is no write-ahead log, so nothing needs a
 checkpoint.
 
-PostgreSQL: a connection that is lost is opened again by the next call. All changes may be made twice, so a change whose
-outcome is unknown is simply made again. A server with `fsync` or `synchronous_commit` off is refused.
+PostgreSQL: the tables are in the schema of the store. A connection that is lost is opened again by the next call. All
+changes may be made twice, so a change whose outcome is unknown is simply made again. A server with `fsync` or
+`synchronous_commit` off is refused.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from catchment.store.http_tables import (
     letter_hash,
     resource_hash,
 )
-from catchment.store.interface import StoreBrokenError, StoreError, StoreFullError
-from catchment.store.opening import path_of
+from catchment.store.interface import StoreBrokenError, StoreError, StoreFullError, StoreInUseError
+from catchment.store.opening import kind_of, path_of
 
 if TYPE_CHECKING:
     import psycopg
@@ -110,11 +111,13 @@ def _letter(row: tuple[Any, ...]) -> DeadLetter:
 
 def open_http_tables(url: str) -> HttpTables:
     """The tables that belong to the store at this URL: `memory:`, `postgresql://…`, `sqlite:///FILE` or a path."""
-    if url.startswith("memory:"):
-        return MemoryHttpTables()
-    if url.startswith(("postgresql:", "postgres:")):
-        return _Postgres(url).tables()
-    return _Sqlite(path_of(url)).tables()
+    match kind_of(url):
+        case "memory":
+            return MemoryHttpTables()
+        case "postgresql":
+            return PostgresSchema(url).tables()
+        case _:
+            return SqliteFile(path_of(url)).tables()
 
 
 # --- SQLite -------------------------------------------------------------------------------------
@@ -129,7 +132,7 @@ _SQLITE_TABLES: Final = (
 SQLITE_SETTINGS: Final = ("PRAGMA locking_mode=EXCLUSIVE", "PRAGMA journal_mode=DELETE", "PRAGMA synchronous=EXTRA")
 
 
-class _Sqlite:
+class SqliteFile:
     def __init__(self, store_path: Path) -> None:
         self.path = store_path.with_name(store_path.name + "-http")
         # Calls come from the one thread of the host's, which need not be the thread that opens it.
@@ -142,7 +145,7 @@ class _Sqlite:
         except BaseException:
             self._connection.close()
             raise
-        return SqlHttpTables(self._run, self._connection.close)
+        return SqlHttpTables(self.run, self._connection.close)
 
     def _set_up(self) -> None:
         try:
@@ -157,9 +160,9 @@ class _Sqlite:
             )
         # Writing takes the lock, which is then kept until the end.
         tables = [(table, ()) for table in _SQLITE_TABLES]
-        self._run([*tables, (f"PRAGMA user_version = {HTTP_TABLES_VERSION}", ())])
+        self.run([*tables, (f"PRAGMA user_version = {HTTP_TABLES_VERSION}", ())])
 
-    def _run(self, statements: Sequence[tuple[str, tuple[Any, ...]]]) -> Rows:
+    def run(self, statements: Sequence[tuple[str, tuple[Any, ...]]]) -> Rows:
         if self._failure:
             raise StoreBrokenError(self._failure)
         try:
@@ -184,7 +187,7 @@ class _Sqlite:
         if name == "SQLITE_FULL":
             return StoreFullError(f"{self.path}: no room on the disk: {problem}")
         if name in ("SQLITE_BUSY", "SQLITE_LOCKED"):
-            return StoreBrokenError(f"{self.path} is in use by another process: stop that one first")
+            return StoreInUseError(f"{self.path} is in use by another process: stop that one first")
         # After a failed write or sync nobody knows what is on the disk: it is not tried again.
         self._failure = f"{self.path}: {problem} ({name or type(problem).__name__})"
         return StoreBrokenError(self._failure)
@@ -202,29 +205,34 @@ _POSTGRES_TABLES: Final = (
 )
 
 
-class _Postgres:
+class PostgresSchema:
     def __init__(self, url: str) -> None:
         import psycopg
 
+        from catchment.store.postgres import Address
+
         self._psycopg = psycopg
-        self._url = url
+        self._address = Address(url)
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
 
     def tables(self) -> SqlHttpTables:
         statements = [(table, ()) for table in _POSTGRES_TABLES]
-        versions = self._run([*statements, ("SELECT version FROM http_version", ())])
+        versions = self.run([*statements, ("SELECT version FROM http_version", ())])
         if not versions:
-            self._run([("INSERT INTO http_version VALUES (?) RETURNING version", (HTTP_TABLES_VERSION,))])
+            self.run([("INSERT INTO http_version VALUES (?) RETURNING version", (HTTP_TABLES_VERSION,))])
         elif versions[0][0] > HTTP_TABLES_VERSION:
             self._close()
             raise StoreBrokenError(
                 f"the HTTP tables are of version {versions[0][0]}, and this program knows {HTTP_TABLES_VERSION}"
             )
-        return SqlHttpTables(self._run, self._close)
+        return SqlHttpTables(self.run, self._close)
 
     def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
         if self._connection is None or self._connection.closed:
-            connection = self._psycopg.connect(self._url)
+            connection = self._psycopg.connect(self._address.server)
+            schema = self._psycopg.sql.Identifier(self._address.schema)
+            connection.execute(self._psycopg.sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(schema))
+            connection.execute(self._psycopg.sql.SQL("SET search_path TO {}").format(schema))
             for name in ("fsync", "synchronous_commit"):
                 row = connection.execute("SELECT current_setting(%s)", (name,)).fetchone()
                 if row is not None and row[0] == "off":
@@ -234,7 +242,7 @@ class _Postgres:
             self._connection = connection
         return self._connection
 
-    def _run(self, statements: Sequence[tuple[str, tuple[Any, ...]]]) -> Rows:
+    def run(self, statements: Sequence[tuple[str, tuple[Any, ...]]]) -> Rows:
         try:
             connection = self._connected()
             with connection.transaction(), connection.cursor() as cursor:

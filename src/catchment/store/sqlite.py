@@ -44,9 +44,13 @@ from catchment.store.witness import Witness, check_extent, read_testimony
 # Put aside for acknowledgements and collecting when the disk is full. What these write goes through the write-ahead
 # log first: this is room for four thousand pages.
 BALLAST_BYTES: Final = 16 * 1_048_576
-# The write-ahead log is moved into the database when it has so many pages. More of them means fewer syncs of the
-# database, and pages that change often are moved once.
-WAL_PAGES_MAX: Final = 4_096
+# Room that there must be besides, for records. Otherwise the next of them would find the disk full again.
+ROOM_BYTES_MIN: Final = 1_048_576
+# The write-ahead log is moved into the database after about so many bytes. More of them mean fewer syncs of the
+# database, and pages that change often are moved once; fewer mean shorter pauses.
+WAL_BYTES_MAX = 16 * 1_048_576
+# What a transaction adds besides its bodies, about: pages of the index, of small tables, of the state.
+_TRANSACTION_BYTES: Final = 32_768
 # Pages that one call of `tend` gives back to the file system when idle.
 VACUUM_PAGES: Final = 1_024
 # A store that was made anew after a loss, complete but not yet in its place (`sqlite_files.py`).
@@ -108,6 +112,8 @@ class SqliteDatabase:
     def __init__(self, path: Path, lock: int | None, is_new: bool = False, is_writable: bool = False) -> None:
         self.url = str(path)
         self.state_value: bytes | None = None
+        # About how much of the write-ahead log is not in the database yet.
+        self._unmoved_bytes = 0
         self._path = path
         self._lock = lock
         mode = "rwc" if lock is not None or is_new else "rw" if is_writable else "ro"
@@ -118,7 +124,8 @@ class SqliteDatabase:
                 uri=True,
                 isolation_level=None,
                 cached_statements=_STATEMENTS_CACHED,
-                timeout=5.0,
+                # Nobody else writes. Waiting for readers would stop this writer.
+                timeout=0.0,
                 check_same_thread=False,
             )
 
@@ -135,6 +142,9 @@ class SqliteDatabase:
         if not self.rows("SELECT 1 FROM sqlite_master WHERE name = 'meta'"):
             if self.rows("SELECT 1 FROM sqlite_master"):
                 raise StoreError(f"{self.url} is a SQLite database, but no store of Catchment")
+            # Until here SQLite had a rollback journal. If the power fails and its name comes back, it would undo what
+            # is in the database from now on.
+            self._sync_directory()
             with transaction(self):
                 create(self, TYPES)
                 save_state(self, State(log))
@@ -148,6 +158,7 @@ class SqliteDatabase:
 
     def commit(self) -> None:
         self.run("COMMIT")
+        self._unmoved_bytes += _TRANSACTION_BYTES
 
     def roll_back(self) -> None:
         # After some errors SQLite has ended the transaction itself.
@@ -168,6 +179,8 @@ class SqliteDatabase:
             self._connection.executemany(statement, values)
 
     def insert(self, table: str, columns: Sequence[str], values: Sequence[Row]) -> None:
+        if columns[-1] == "body":
+            self._unmoved_bytes += sum([len(row[-1] or b"") for row in values])
         places = ", ".join("?" * len(columns))
         self.run_many(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", values)
 
@@ -176,32 +189,44 @@ class SqliteDatabase:
     def tend(self, is_idle: bool = False) -> None:
         if is_idle:
             self._give_back()
-        if is_idle or self._wal_pages() >= WAL_PAGES_MAX:
-            with suppress(StoreFullError):  # then the write-ahead log stays as it is
-                self.rows("PRAGMA wal_checkpoint(TRUNCATE)" if is_idle else "PRAGMA wal_checkpoint(PASSIVE)")
+        if self._unmoved_bytes >= WAL_BYTES_MAX or (is_idle and self._unmoved_bytes):
+            self._move_wal("PASSIVE")
 
-    def _wal_pages(self) -> int:
-        try:
-            return beside(self._path, "wal").stat().st_size // 4_096
-        except OSError:
-            return 0
+    def _move_wal(self, how: str) -> None:
+        """Moves the write-ahead log into the database. The file of the log stays as long as it is, and is written anew
+        from its beginning: syncing a file that does not grow is cheaper. Only TRUNCATE makes it empty."""
+        with suppress(StoreFullError):  # then the write-ahead log stays as it is
+            self.rows(f"PRAGMA wal_checkpoint({how})")
+            self._unmoved_bytes = 0
 
     def _give_back(self) -> None:
         ((free,),) = self.rows("PRAGMA freelist_count")
         if free:
             with suppress(StoreFullError):
-                self.rows(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
+                with self._errors():
+                    # `execute` would do one step of it, which is one page.
+                    self._connection.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
+                self._unmoved_bytes += _TRANSACTION_BYTES
 
     def reserve(self) -> bool:
-        place = beside(self._path, "ballast")
+        if self._reserved():
+            return True
+        # The write-ahead log may be what is in the way.
+        self._move_wal("TRUNCATE")
+        return self._reserved()
+
+    def _reserved(self) -> bool:
         try:
-            file = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = os.open(beside(self._path, "ballast"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as problem:
             return self._without_ballast(problem)
         try:
             if os.fstat(file).st_blocks * 512 < BALLAST_BYTES:
                 os.posix_fallocate(file, 0, BALLAST_BYTES)
                 os.fsync(file)
+            free = os.fstatvfs(file)
+            if free.f_bavail * free.f_frsize < ROOM_BYTES_MIN:
+                raise OSError(errno.ENOSPC, "there is room for nothing else")
             return True
         except OSError as problem:
             # A part of it would be in the way.
@@ -222,6 +247,8 @@ class SqliteDatabase:
             os.truncate(place, 0)
         except OSError:
             return False
+        # What is deleted from now on gives its pages back to the database, not to the write-ahead log.
+        self._move_wal("TRUNCATE")
         return had
 
     def own_problems(self) -> list[str]:

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from catchment.broker.http.outlet import QuietOutlet
 from catchment.model.notification import Notification
 from catchment.node import Node
 from catchment.routing.durable.messages import (
     CancelDurable,
-    Confirm,
     DurableRequest,
     Forget,
     SubscribeDurable,
@@ -26,7 +26,7 @@ from catchment.routing.durable.messages import (
     Taken,
     TellLostLog,
 )
-from catchment.routing.messages import Client, Deliver, DeliverSequence, Gap, Refuse, Wanted
+from catchment.routing.messages import Client, Deliver, Wanted
 
 log = logging.getLogger("catchment.broker")
 
@@ -45,7 +45,7 @@ class DurableEntry:
     lost: int = 0
 
 
-class DurableClient:
+class DurableClient(QuietOutlet):
     """`on_entry` gets the entries, in order; `on_lost` how many entries are gone, if none follows them yet;
     `on_lost_log` the name of a storage that has lost its log."""
 
@@ -84,7 +84,7 @@ class DurableClient:
 
     async def subscribe(self, id: str, wanted: Wanted, wait_s: float = EFFECT_S_MAX) -> tuple[str, ...]:
         """Returns the storages that do not know of it yet. The error of a refusal is raised."""
-        effect = asyncio.get_running_loop().create_future()
+        effect: asyncio.Future[tuple[str, ...]] = asyncio.get_running_loop().create_future()
         self._effects[id] = effect
         try:
             self._ask(SubscribeDurable(self.identity, id, wanted))
@@ -109,7 +109,7 @@ class DurableClient:
         if refusals := self._node.ask(self._client, request):
             raise refusals[0].error
 
-    # --- what the node says: this is its ClientOutlet ---
+    # --- what the node says ---
 
     def deliver(self, delivery: Deliver) -> None:
         if delivery.log:
@@ -126,31 +126,9 @@ class DurableClient:
     def tell_lost_log(self, lost: TellLostLog) -> None:
         self._on_lost_log(lost.storage)
 
-    def confirm(self, confirm: Confirm) -> None:
-        """It publishes nothing."""
-
-    def deliver_sequence(self, delivery: DeliverSequence) -> None:
-        """There are no durable patterns."""
-
     def tell_lost(self, identity: str, count: int) -> None:
         """Nothing durable is dropped on the way. But retention may have dropped entries, and no entry follows."""
         self._on_lost(count)
-
-    def tell_gap(self, gap: Gap) -> None:
-        """Gaps are about transient deliveries. A storage sends again what a link has lost."""
-
-    def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
-        """The HTTP response answers a request."""
-
-    def is_behind(self) -> bool:
-        """Never: a storage sends no more than a window of entries that are not taken."""
-        return False
-
-    def pause(self) -> None:
-        """Each request over HTTP is answered before the next one is made."""
-
-    def resume(self) -> None:
-        pass
 
     def end(self, reason: str) -> None:
         self.down()

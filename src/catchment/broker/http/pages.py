@@ -222,6 +222,9 @@ class Pages:
     # --- looking in ---
 
     async def metrics(self, request: Request) -> Response:
+        if self.broker.storing is not None:
+            # What waits for whom is counted in the store's own thread.
+            await self.broker.storing.report()
         return Response(generate_latest(self._registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def health(self, request: Request) -> Response:
@@ -300,8 +303,8 @@ def _answer_to_publisher(
     notifications: Sequence[Notification], refusals: Sequence[Refuse], is_stored: bool
 ) -> Response:
     if not refusals:
-        accepted = {"accepted": len(notifications)}
-        return answer({**accepted, "stored": True}, 200) if is_stored else answer(accepted, 202)
+        count = len(notifications)
+        return answer({"accepted": count, "stored": True}) if is_stored else answer({"accepted": count}, 202)
     # By identity, not by value: a batch may hold equal notifications, and each has an index of its own.
     errors = {id(refusal.notification): refusal.error for refusal in refusals}
     rejected = [

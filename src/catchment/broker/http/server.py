@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import uvicorn
 
@@ -18,11 +18,11 @@ from catchment.broker.config import Address
 from catchment.broker.hosts import AllowedHosts
 from catchment.broker.http.catalog import Catalog
 from catchment.broker.http.durable_side import DurableSide, Place
+from catchment.broker.http.outlet import QuietOutlet
 from catchment.broker.http.pages import PUBLISHER, Pages
 from catchment.broker.http.protocols import Edge, makers
 from catchment.broker.http.subscriptions import HttpSubscriptions
 from catchment.errors import UnavailableError
-from catchment.routing.messages import Deliver, DeliverSequence, Gap, Refuse
 from catchment.store.http_sql import open_http_tables
 
 if TYPE_CHECKING:
@@ -34,37 +34,6 @@ WEBSOCKET_BYTES_MAX: Final = 65_536
 HTTP_DRAIN_S_MAX: Final = 5
 # How often the broker looks for subscriptions that nobody reads.
 EXPIRY_S: Final = 30.0
-
-
-class _NoOutlet:
-    """The outlet of `PUBLISHER`. The HTTP response answers a publisher, so the node has nothing to send to it."""
-
-    def deliver(self, delivery: Deliver) -> None:
-        pass
-
-    def deliver_sequence(self, delivery: DeliverSequence) -> None:
-        pass
-
-    def tell_lost(self, identity: str, count: int) -> None:
-        pass
-
-    def tell_gap(self, gap: Gap) -> None:
-        pass
-
-    def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
-        pass
-
-    def is_behind(self) -> bool:
-        return False
-
-    def pause(self) -> None:
-        pass
-
-    def resume(self) -> None:
-        pass
-
-    def end(self, reason: str) -> None:
-        pass
 
 
 class _Server(uvicorn.Server):
@@ -102,7 +71,7 @@ class HttpSide:
         listener = _listener(self.address)
         host, port = listener.getsockname()[:2]
         self.address = Address(host, port)
-        self._node.client_up(PUBLISHER, PUBLISHER.name, {}, _NoOutlet())
+        self._node.client_up(PUBLISHER, PUBLISHER.name, {}, QuietOutlet())
         await self._open_durable()
         http, websocket = makers(self.edge)
         config = uvicorn.Config(
@@ -137,6 +106,14 @@ class HttpSide:
             await side.close("the broker does not start")
             raise
         self.catalog.durable = side
+
+    @property
+    def webhook_statuses(self) -> list[dict[str, Any]]:
+        """How each webhook is doing."""
+        if self.catalog.durable is None:
+            return []
+        webhooks = self.catalog.webhooks
+        return [{"id": id, **webhooks[id].webhook.status} for id in webhooks.ids]
 
     @property
     def connections_count(self) -> int:

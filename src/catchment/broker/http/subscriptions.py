@@ -25,12 +25,13 @@ from catchment.broker.http.filters import (
     expressions_of,
     selection_of,
 )
+from catchment.broker.http.outlet import QuietOutlet
 from catchment.errors import BadFilterError, BadIdError, CatchmentError, InputError, shown
 from catchment.model.cesql import Cesql
 from catchment.model.cloudevents import cloudevent_of
 from catchment.model.notification import Notification
 from catchment.node import Node
-from catchment.routing.messages import Client, Deliver, DeliverSequence, Gap, Refuse, Subscribe, instant_of
+from catchment.routing.messages import Client, Deliver, Gap, Subscribe, instant_of
 
 # Each is a client of the node. Their logs are bounded together: LOGS_BYTES_MAX.
 SUBSCRIPTIONS_MAX: Final = 1_000
@@ -60,7 +61,7 @@ class UnknownSubscriptionError(CatchmentError):
 
 
 @dataclass(slots=True, eq=False)
-class HttpSubscription:
+class HttpSubscription(QuietOutlet):
     """A subscription, or the subscriptions of one stream, and the outlet of its client at the node. Deliveries go
     into the log. `given` is the JSON that the client sent,
     without the id."""
@@ -85,29 +86,10 @@ class HttpSubscription:
         if matching:
             self.log.append(matching, self.encode(notification))
 
-    def deliver_sequence(self, delivery: DeliverSequence) -> None:
-        """There are no patterns over HTTP."""
-
-    def tell_lost(self, identity: str, count: int) -> None:
-        """The node loses nothing on the way to the log, which tells its readers what it drops."""
-
     def tell_gap(self, gap: Gap) -> None:
         """A place in the log like a delivery: a reader that comes later hears of it where it was."""
         since, until = instant_of(gap.since), None if not gap.until else instant_of(gap.until)
         self.log.append((), b"", {"since": since, "until": until, "missed": gap.missed, "link": gap.link})
-
-    def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
-        """The HTTP response answers a request."""
-
-    def is_behind(self) -> bool:
-        """Never: the log drops what is not read in time."""
-        return False
-
-    def pause(self) -> None:
-        """Each request over HTTP is answered before the next one of the same subscription is made."""
-
-    def resume(self) -> None:
-        pass
 
     def end(self, reason: str) -> None:
         self.log.end(reason)

@@ -23,7 +23,7 @@ from catchment.errors import BadIdError, shown
 from catchment.routing.durable.messages import Place, Rewind, TellLostLog, session_after
 from catchment.routing.durable.serving import Served, Serving
 from catchment.routing.durable.shared import Shared
-from catchment.routing.durable.table import NOTHING_SAID, Arrival
+from catchment.routing.durable.table import NOTHING_SAID, RELAYS, Arrival
 from catchment.routing.messages import Action, Client, ClientUp, Neighbor, Refuse, Time
 from catchment.routing.parts.link_states import is_plausible
 from catchment.routing.stored import Opened, PlaceRow
@@ -88,6 +88,15 @@ class Places:
         session = message.session if message.session > before else session_after(before, now)
         self._serving.begin(identity, client, session, message.positions)
         return self.move(PlaceRow(identity, session, self._shared.name), Arrival(message.positions), now)
+
+    def serve_relay(self, now: Time) -> list[Action]:
+        """If this broker is a relay, it reads other logs like a client that is always here."""
+        storage, identity = self._shared.working_storage, RELAYS + self._shared.name
+        if storage is None or identity in self._serving or not self._shared.table.is_relay:
+            return []
+        session = session_after(self._shared.table.place(identity).session, now)
+        self._serving.begin(identity, Client(identity), session, {})
+        return self.move(PlaceRow(identity, session, self._shared.name), NOTHING_SAID, now)
 
     def enter(self, identity: str, now: Time) -> None:
         """The identity is new at our storage: it is sent what it is due from now on, wherever it is."""

@@ -188,7 +188,11 @@ class PropagationCore(DispatchingCore[PropagationMessage]):
         # A new neighbor is open: what the others hold of us is too narrow now. Without a lost one it is too wide, and
         # what is too much may never come to show it.
         actions += [action for root in affected for action in self._say_again(root, now)]
-        return actions + self._leave_trees() if is_other_tree else actions
+        if is_other_tree:
+            actions += self._leave_trees()
+        # Also if the tree was left before: a lost neighbor may have been the last that had a filter in it.
+        self._tidy()
+        return actions
 
     def _follow_parent(self, root: str) -> set[tuple[str, Neighbor]]:
         """Forgets what belongs to the parent before. Returns the new parent, if there is one."""
@@ -214,9 +218,7 @@ class PropagationCore(DispatchingCore[PropagationMessage]):
         """Another tree is used now. Those who hold our filters in others are told, also if they are not upstream."""
         left = [root for root in sorted(self._filters) if not self.trees.is_used(root)]
         told = [(root, neighbor) for root in left for neighbor in sorted(self._filters[root].told)]
-        actions = [action for root, neighbor in told for action in self._withdraw(root, neighbor)]
-        self._tidy()
-        return actions
+        return [action for root, neighbor in told for action in self._withdraw(root, neighbor)]
 
     def _tidy(self) -> None:
         """Forgets trees that are not used, once their filters are withdrawn."""

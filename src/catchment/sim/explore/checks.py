@@ -35,7 +35,9 @@ def check_sent(world: World, broker: str, message: BrokerMessage) -> None:
         case Kept() if message.storage == broker and not message.hops and not message.refusal:
             check_confirmed(world, message.seq, message.settled)
         case At() if message.again and not message.hops and not world.has_failed:
-            raise ExplorationError(f"nothing has failed, and {message.identity} asks for what follows {message.position}")
+            raise ExplorationError(
+                f"nothing has failed, and {message.identity} asks for what follows {message.position}"
+            )
         case _:
             pass
 

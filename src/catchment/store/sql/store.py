@@ -76,9 +76,10 @@ class SqlStore:
             has_records = any(type(write) is Record for persist in batch for write in persist.writes)
             if has_records and self._is_full and not self._probe():
                 raise StoreFullError(f"{self.url}: there is no room for records")
+            # Before this write and not after the last: who waited for that one has been told already.
+            self._database.tend()
             self._within_reserve(lambda: self._write(batch), has_records)
             self._testify()
-            self._database.tend()
 
     def probe(self) -> bool:
         with self._guarded():

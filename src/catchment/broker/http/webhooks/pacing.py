@@ -15,7 +15,7 @@ _DOUBLINGS_MAX: Final = 30
 def backoff_s(failures: int, chance: float) -> float:
     """The pause after so many failures in a row. `chance` is in [0, 1): the whole pause is drawn ("full jitter"), so
     that webhooks whose sinks failed together do not come back together."""
-    longest = BACKOFF_S_FIRST * 2 ** min(failures - 1, _DOUBLINGS_MAX)
+    longest: float = BACKOFF_S_FIRST * 2 ** min(failures - 1, _DOUBLINGS_MAX)
     return chance * min(longest, BACKOFF_S_MOST)
 
 

@@ -249,8 +249,8 @@ class Webhook:
         assert self._courier is not None
         if (wait_s := self._courier.due_at - now) > 0:
             return min(wait_s, self._asking.due_at - now)
-        await self._attempt(self._courier)
-        return 0.0 if self._verdict is None else await self._conclude(self._verdict)
+        verdict = await self._attempt(self._courier)
+        return 0.0 if verdict is None else await self._conclude(verdict)
 
     # --- entries ---
 
@@ -270,14 +270,15 @@ class Webhook:
         self._courier = self._verdict = None
         self._taken(entry.log, entry.epoch)
 
-    async def _attempt(self, courier: Courier) -> None:
+    async def _attempt(self, courier: Courier) -> Verdict | None:
         notification = self._entries[0].notification
         courier.start(self._around.now())
         outcome = await self._send(message_of(notification, self.kept.push.mode, self._around.source))
         if self._courier is not courier:
-            return  # It was taken away meanwhile: `restart_entries`.
+            return None  # It was taken away meanwhile: `restart_entries`.
         self._verdict = courier.finish(outcome, self._around.now(), self._around.chance())
         self.problem = "" if isinstance(outcome, Accepted) else outcome.reason
+        return self._verdict
 
     async def _conclude(self, verdict: Verdict) -> float:
         """Does with the first entry what has been decided. Returns how long to wait if that cannot be done now."""

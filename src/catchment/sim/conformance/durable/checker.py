@@ -141,7 +141,10 @@ class DurableChecker:
                 due = ledger.due(share.identity)
                 due = {epoch: ids for epoch, ids in due.items() if share.after < epoch <= share.upto}
                 entries = {span.entries[place][0]: ids for place, ids in share.entries}
-                if any(due.get(epoch) != ids for epoch, ids in entries.items()) or len(due) != len(entries) + share.lost:
+                if (
+                    any(due.get(epoch) != ids for epoch, ids in entries.items())
+                    or len(due) != len(entries) + share.lost
+                ):
                     raise ViolationError(f"{said}: {entries}, lost {share.lost}; due are {due}")
         for epoch, notification in span.entries:
             if ledger.records[epoch].notification != notification:
@@ -210,7 +213,9 @@ class DurableChecker:
             raise ViolationError(f"{identity} is told that {lost} are lost before {epoch} of {log}: nothing is dropped here")
         skipped = [each for each in ledger.due(identity) if before < each < epoch]
         if len(skipped) != lost:
-            raise ViolationError(f"{identity} takes {epoch} of {log} after {before}, told of {lost} lost: {skipped} are")
+            raise ViolationError(
+                f"{identity} takes {epoch} of {log} after {before}, told of {lost} lost: {skipped} are"
+            )
         if reading.taken is not None and epoch <= reading.taken:
             raise ViolationError(f"{identity} takes {epoch} of {log} after {reading.taken}")
         if epoch > reading.most:

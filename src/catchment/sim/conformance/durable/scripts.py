@@ -1,13 +1,13 @@
 """Scripts with durable clients: what they do, and which links, brokers and disks fail, from a seed.
 
-    arrive     some brokers have a store; readers subscribe durably, one of them transiently, publishers advertise
-    churn      stored and unstored publications, subscriptions that are made, edited and cancelled; clients that leave,
-               roam, vanish without their broker noticing, lose their memory, or have a clock that goes back; readers
-               that take nothing for a while
-    fault      links are cut; brokers are killed, or the power fails; disks are full, slow, fail, or are gone for ever;
-               while the churn goes on. What is left of the network must do what it can
-    heal       everything works again, and some broker has a store that had none; while the churn goes on
-    end        a burst larger than any window; then all must have come, and nothing may be left in the logs
+arrive     some brokers have a store; readers subscribe durably, one of them transiently, publishers advertise
+churn      stored and unstored publications, subscriptions that are made, edited and cancelled; clients that leave,
+           roam, vanish without their broker noticing, lose their memory, or have a clock that goes back; readers
+           that take nothing for a while
+fault      links are cut; brokers are killed, or the power fails; disks are full, slow, fail, or are gone for ever;
+           while the churn goes on. What is left of the network must do what it can
+heal       everything works again, and some broker has a store that had none; while the churn goes on
+end        a burst larger than any window; then all must have come, and nothing may be left in the logs
 """
 
 from __future__ import annotations

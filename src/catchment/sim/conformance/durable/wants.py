@@ -66,12 +66,16 @@ class Wants:
 
     # --- asking ---
 
-    def named(self, notification: Notification, storage: str, at: Time) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
+    def named(
+        self, notification: Notification, storage: str, at: Time
+    ) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
         """The subscriptions (identity and id) that a record made at a storage at this time must name, and may name."""
         must: set[tuple[str, str]] = set()
         may: set[tuple[str, str]] = set()
         for key, changes in self._changes.items():
-            matching = [wanted is not None and matches(wanted, notification) for wanted in _options(changes, storage, at)]
+            matching = [
+                wanted is not None and matches(wanted, notification) for wanted in _options(changes, storage, at)
+            ]
             if any(matching):
                 may.add(key)
             if matching and all(matching):
