@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from catchment.routing.durable import spans
 from catchment.routing.durable.sending import Sending
@@ -19,7 +20,6 @@ from catchment.sim.explore.parts import Bounds
 from catchment.sim.explore.search import NOTHING_FAILS, SHORT, Exploration, explored
 from catchment.sim.explore.steps import possible
 from catchment.sim.explore.world import beginning
-from msgspec.structs import replace
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 # Enough for each mistake: most are found after some hundred.
@@ -208,7 +208,6 @@ def test_a_planted_mistake_is_found(plant: Plant, exploration: Exploration, monk
     plant(monkeypatch)
     result = explored(exploration, states_max=STATES_MAX)
     assert result.violation is not None, str(result)
-    print(f"{plant.__doc__}. {plant.__name__}: after {result.states:,} states, {len(result.path)} steps: {result.violation}")
 
 
 # --- the explorer itself ------------------------------------------------------------------------

@@ -172,7 +172,7 @@ class Places:
             # From before a crash: nobody of that name is here. The neighbor must hear it too.
             return self.move(PlaceRow(identity, session, None), NOTHING_SAID, now)
         if session > served.session:
-            # The clock, of this broker or of the client, has gone back since a crash: others would prefer the session from before.
+            # A clock has gone back, ours or the client's: others would prefer the session from before.
             served.session = session_after(session, now)
             row = PlaceRow(identity, served.session, self._shared.name)
             return self.move(row, Arrival(served.positions), now)

@@ -17,8 +17,8 @@ publisher As the client's library does: keeps what is not confirmed, publishes i
 timers    Fire when nothing else is under way; a few may fire at any time.
 clock     Moves only when a broker is started. Nothing here compares times: all intervals are zero.
 
-Paths are settled at once: a record of links (`Reach`) that is first in line, or a row of the table that changes nothing,
-arrives before anything else happens.
+Paths are settled at once: a record of links (`Reach`) that is first in line, or a row of the table that changes
+nothing, arrives before anything else happens.
 """
 
 from __future__ import annotations
