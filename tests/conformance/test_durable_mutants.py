@@ -78,7 +78,7 @@ def effective_when_the_first_storage_knows(patch: pytest.MonkeyPatch) -> None:
         done = {key: waiting for key, waiting in self._waiting.items() if waiting.knowers}
         for key in done:
             del self._waiting[key]
-        return [TakeEffect(waiting.client, *key, ()) for key, waiting in done.items()]
+        return [TakeEffect(each.client, identity, id, ()) for (identity, id), each in done.items()]
 
     patch.setattr(Effects, "effective", hasty)
 
