@@ -3,7 +3,7 @@
 The checks look at what goes out of a core, and at the disks, which remember every record; they share no code with the
 core. ExplorationError for what must not be.
 
-I1  `due` never changes after a record is made, and I6, no epoch is used twice: a disk takes an epoch once (`disk.py`).
+I1  `due` never changes after a record is made, and I6, no epoch is used twice: a disk takes each once (`disk.py`).
 I2  Every span is true: of (after, upto], exactly these entries are for the identity, and all of them are synced.
 I3  A process of the reader gets exactly what it is due, once and in order.
 I4  What is confirmed is synced, and is in one log only.
@@ -102,10 +102,10 @@ def check_written(world: World, broker: str, persist: Persist) -> None:
 
 
 def _check_acknowledged(world: World, broker: str, write: Acknowledged) -> None:
-    storage, stale = world.brokers[broker], world.stale
+    storage, reader, stale = world.brokers[broker], world.reader, world.stale
     allowed = 0
     if write.identity == READER.name:
-        allowed = max(world.reader.positions.get(storage.disk.log, 0), storage.taken_before)
+        allowed = max(reader.positions.get(storage.disk.log, 0), storage.taken_before)
         if stale is not None and storage.session <= stale.session:
             allowed = max(allowed, stale.positions.get(storage.disk.log, 0))
     untaken = storage.disk.due(write.identity, allowed, write.epoch)

@@ -22,7 +22,7 @@ from catchment.model.notification import Notification
 from catchment.routing.parts.recall import RecallingMatcher
 
 # What most values are.
-_PLAIN: Final = frozenset((int, str, bool, type(None), bytes, float))
+_PLAIN: Final[frozenset[type]] = frozenset((int, str, bool, type(None), bytes, float))
 # Memory of what was copied, by the id of the original.
 _Memo = dict[int, Any]
 _ATOMS: Final = (
