@@ -1,5 +1,7 @@
 """One durable core, message by message: what no small world shows, because nothing is lost there unnoticed."""
 
+from typing import Any
+
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.routing.durable.core import DurableCore
@@ -40,16 +42,16 @@ def notification(seq: int) -> Notification:
     return Notification({"x": seq}, source="p", seq=seq)
 
 
-def published(core: DurableCore, *seqs: int, after: int | None = None) -> list:
+def published(core: DurableCore, *seqs: int, after: int | None = None) -> list[Any]:
     return core.on_publication([notification(seq) for seq in seqs], after, PUBLISHER, NOW)
 
 
-def stored(core: DurableCore, actions: list) -> list:
+def stored(core: DurableCore, actions: list[Any]) -> list[Any]:
     (serial,) = [action.serial for action in actions if isinstance(action, Persist)]
     return core.on_message(Stored(serial), HOST, NOW)
 
 
-def of(kind: type, actions: list) -> list:
+def of(kind: type, actions: list[Any]) -> list[Any]:
     return [action.message for action in actions if isinstance(action, Send) and isinstance(action.message, kind)]
 
 
