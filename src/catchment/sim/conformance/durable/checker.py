@@ -139,8 +139,10 @@ class DurableChecker:
                 if share.upto > ledger.head:
                     raise ViolationError(f"{said}: only {ledger.head} is synced")
                 due = ledger.due(share.identity)
-                due = {epoch: ids for epoch, ids in due.items() if share.after < epoch <= share.upto}
                 entries = {span.entries[place][0]: ids for place, ids in share.entries}
+                # What is acknowledged may have been collected: the receiver has taken it, or begins above it.
+                first = max(share.after, share.floor)
+                due = {epoch: ids for epoch, ids in due.items() if first < epoch <= share.upto or epoch in entries}
                 if (
                     any(due.get(epoch) != ids for epoch, ids in entries.items())
                     or len(due) != len(entries) + share.lost
