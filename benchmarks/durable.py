@@ -230,8 +230,8 @@ def transient(directory: Path, count: int, has_store: bool, durable_rate: float 
             ready.wait(WAIT_S)
             time.sleep(0.5)
             go.set()
-            began = sent.get(timeout=WAIT_S)[0]
-            last = received.get(timeout=WAIT_S)[0]
+            began = float(sent.get(timeout=WAIT_S)[0])
+            last = float(received.get(timeout=WAIT_S)[0])
         finally:
             for process in (*processes, *beside):
                 process.kill()

@@ -28,7 +28,7 @@ ACKED_AT_ONCE = 64
 @dataclass(frozen=True)
 class DurableLoad:
     """`count` publications to `fan_out` durable subscribers, at a `rate` or as fast as `under_way` lets them. `crowd`
-    is how many durable filters others have. With `is_away` the subscribers read only when all is published."""
+    is how many durable filters others have."""
 
     count: int
     under_way: int = 256
@@ -181,8 +181,16 @@ async def jetstream_receive(address: str, load: DurableLoad, received: Received,
     for i in range(load.fan_out):
         connection = await nats.connect(f"nats://{address}", pending_size=1 << 27)
         js = connection.jetstream()
-        subscription: Any = await js.subscribe_bind("stock", _consumer(i), f"reader-{i}", cb=take, manual_ack=True)
-        subscription.pending_msgs_limit = subscription.pending_bytes_limit = -1
+        # What is not acknowledged is bounded by the consumer, so its own queue need not be.
+        await js.subscribe_bind(
+            "stock",
+            _consumer(i),
+            f"reader-{i}",
+            cb=take,
+            manual_ack=True,
+            pending_msgs_limit=-1,
+            pending_bytes_limit=-1,
+        )
         connections.append(connection)
     ready()
     await received.done.wait()
@@ -237,28 +245,36 @@ async def _said(ask: Callable[[Callable[[Any], None]], Any]) -> Any:
     return await answer
 
 
-def _with_callback(ask: Callable[..., Any], /, *arguments: Any, **options: Any) -> None:
-    """Asks with a callback, which comes last."""
-    *others, then = arguments
-    ask(*others, callback=then, **options)
-
-
 async def rabbitmq_subscribe(address: str, load: DurableLoad) -> None:
     channel = await _rabbitmq(address)
     await _said(lambda then: channel.exchange_declare("stock", "headers", durable=True, callback=then))
     for i in range(load.fan_out):
-        queue = f"reader-{i}"
-        await _said(partial(_with_callback, channel.queue_declare, queue, durable=True))
-        wanted = {"x-match": "all", "symbol": "HOT"}
-        await _said(partial(_with_callback, channel.queue_bind, queue, "stock", "", arguments=wanted))
+        await _said(partial(_declared, channel, f"reader-{i}"))
+        await _said(partial(_bound, channel, f"reader-{i}"))
     channel.connection.close()
+
+
+def _declared(channel: Any, queue: str, then: Callable[[Any], None]) -> None:
+    channel.queue_declare(queue, durable=True, callback=then)
+
+
+def _bound(channel: Any, queue: str, then: Callable[[Any], None]) -> None:
+    channel.queue_bind(queue, "stock", "", arguments={"x-match": "all", "symbol": "HOT"}, callback=then)
+
+
+def _limited(channel: Any, then: Callable[[Any], None]) -> None:
+    channel.basic_qos(prefetch_count=256, callback=then)
+
+
+def _consumed(channel: Any, queue: str, take: Any, then: Callable[[Any], None]) -> None:
+    channel.basic_consume(queue, take, callback=then)
 
 
 async def rabbitmq_receive(address: str, load: DurableLoad, received: Received, ready: Callable[[], None]) -> None:
     channels = []
     for i in range(load.fan_out):
         channel = await _rabbitmq(address)
-        await _said(partial(_with_callback, channel.basic_qos, prefetch_count=256))
+        await _said(partial(_limited, channel))
         unacked = [0]
 
         def take(channel: Any, method: Any, properties: Any, data: bytes, unacked: list[int] = unacked) -> None:
@@ -268,7 +284,7 @@ async def rabbitmq_receive(address: str, load: DurableLoad, received: Received, 
                 unacked[0] = 0
                 channel.basic_ack(method.delivery_tag, multiple=True)
 
-        await _said(partial(_with_callback, channel.basic_consume, f"reader-{i}", take))
+        await _said(partial(_consumed, channel, f"reader-{i}", take))
         channels.append(channel)
     ready()
     await received.done.wait()
@@ -327,14 +343,13 @@ def run(work: Any) -> Any:
 def receive(peer: str, address: str, load: DurableLoad, ready: Any, results: Any) -> None:
     """A process that reads to the end."""
 
+    def say_ready() -> None:
+        rested()
+        ready.set()
+
     async def reading() -> Received:
         received = Received(load.count * load.fan_out)
-
-        def is_ready() -> None:
-            rested()
-            ready.set()
-
-        await RECEIVE[peer](address, load, received, is_ready)
+        await RECEIVE[peer](address, load, received, say_ready)
         return received
 
     received = (asyncio.run if peer == "RabbitMQ" else run)(reading())
