@@ -218,7 +218,10 @@ class Player:
 
     def _wait(self, doing: Waits) -> None:
         """What is left of the network does what it can."""
+        # Long ways lose too much: within so short a time nobody can promise anything.
+        flaws, self.network.flaws = self.network.flaws, Flaws()
         self.network.advance(WAIT_US)
+        self.network.flaws = flaws
         for reader in READERS:
             client, durable = self.network.client(reader), self.network.durable_client(reader)
             if client.is_connected and durable.is_taking and client.home is not None:
