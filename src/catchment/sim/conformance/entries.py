@@ -30,6 +30,7 @@ from catchment.sim.conformance.ideals.baselines import (
 from catchment.sim.conformance.ideals.content_graph import content_graph_tables
 from catchment.sim.conformance.ideals.delegating import delegating_tables
 from catchment.sim.conformance.ideals.general import general_tables
+from catchment.sim.conformance.ideals.grid import grid_tables, is_whole, served_by_units
 from catchment.sim.conformance.ideals.hop_by_hop import acyclic_tables, advertising_tables, hierarchical_tables
 from catchment.sim.conformance.ideals.hybrid import hybrid_tables
 from catchment.sim.conformance.ideals.merging import (
@@ -50,6 +51,7 @@ from catchment.sim.conformance.ideals.multicast import (
 from catchment.sim.conformance.ideals.summary import summary_tables
 from catchment.sim.conformance.ideals.tables import Ideal
 from catchment.sim.conformance.playable import Playable
+from catchment.sim.grid import LEVELS, contexts_of
 from catchment.sim.hybrid import (
     as_hybrid,
     clusters_in_acyclic,
@@ -98,8 +100,9 @@ class Entry:
     # Whether notifications take the shortest way.
     is_direct: bool = True
     # Whether no broker gets notifications that it has no use for. Masters and the center get all, what is merged
-    # imperfectly lets more through, and overlapping topics bring the same again.
-    wastes_nothing: bool = True
+    # imperfectly lets more through, and overlapping topics bring the same again. In some networks a system wastes
+    # nothing, and in others something.
+    wastes_nothing: bool | Callable[[Network], bool] = True
     # Whether clients are told what was lost on the way while the network changed.
     detects_losses: bool = False
     # Whether tables depend on the order in which filters came, not only on what is wanted.
@@ -192,6 +195,26 @@ def _virtual_degrees(topology: Topology, settings: Settings) -> Mapping[str, Set
     neighbors = topology.neighbors()
     hub = max(topology.brokers, key=lambda broker: len(neighbors[broker]))
     return {hub: {"degree": 1}}
+
+
+def _contexts(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
+    if "context" in settings:
+        return {}
+    contexts = contexts_of(topology, settings.get("levels", LEVELS))
+    return {broker: {"context": context} for broker, context in contexts.items()}
+
+
+def _grid(levels: int) -> Entry:
+    return Entry(
+        "grid",
+        ANY_NETWORK,
+        grid_tables,
+        _contexts,
+        {"levels": levels},
+        served=served_by_units(levels),
+        # A notification for a unit that is split may come to the part that does not want it.
+        wastes_nothing=is_whole(levels),
+    )
 
 
 # --- entries ------------------------------------------------------------------------------------
@@ -378,6 +401,9 @@ ENTRIES: Final[dict[str, Entry]] = {
         is_direct=False,
         detects_losses=True,
     ),
+    "grid": _grid(2),
+    "grid of one level": _grid(1),
+    "grid of three levels": _grid(3),
     "siena general": Entry("siena general", ANY_NETWORK, general_tables),
     "siena hybrid": Entry("siena hybrid", HYBRIDS, hybrid_tables, _units, wastes_nothing=False),
     "siena hybrid advertising": Entry(
