@@ -98,14 +98,6 @@ class ConnectivityGraph:
         """L_D of a node: the nodes of higher levels that it has an edge to."""
         return {other for other in self._neighbors.get(node, ()) if self.level(other) > self.level(node)}
 
-    def gatekeepers(self, level: int) -> set[Path]:
-        """The nodes that have a gateway of this level: changes of profiles of the level below go there (§3.2.2)."""
-        return {
-            node
-            for node, others in self._neighbors.items()
-            if self.level(node) <= level and any(max(self.level(node), self.level(other)) == level for other in others)
-        }
-
     def replace(self, edges: Mapping[Edge, Mapping[Ends, int]]) -> None:
         """From now on, these are the edges. Each has a connection."""
         before, after = _costs(self._edges), _costs(edges)
