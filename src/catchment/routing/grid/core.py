@@ -20,11 +20,12 @@ arrived        A destination that does not have this broker inside is passed on 
                inside, whose levels are lower, and against what its clients want. So the level of destinations falls
                with each matching step: a notification is matched at most N + 1 times on its way to a client, first at
                its publisher, last at the client's broker. No unit gets it without a client that wants it.
-next hop       Each broker computes the best hop to each destination by itself. All destinations with the same next hop
-               go in one copy. A destination that cannot be reached is left out.
-gateways       Before a notification goes over a gateway of level ℓ, the broker looks whether the unit of level ℓ at the
-               other end has it already: then it is not sent. What is known about levels below ℓ is stripped from the
-               routing information, and the broker at the other end is added.
+next hop       Each broker computes the best hop to each destination by itself, past units that have the notification
+               already (its routing information says which). All destinations with the same next hop go in one copy. A
+               destination that cannot be reached is left out.
+gateways       A notification does not go over a gateway of level ℓ to a unit of level ℓ that has it already. Before it
+               goes over one, what is known about levels below ℓ is stripped from the routing information, and the
+               broker at the other end is added.
 
 Departures from the text, and why:
 
@@ -223,30 +224,25 @@ class GridCore:
                 destinations[unit] = None
         by_neighbor: dict[Neighbor, list[Path]] = {}
         for unit in sorted(destinations):
-            neighbor = self._next(unit)
-            if neighbor is not None and not self._has_it(neighbor, seen):
+            neighbor = self._next(unit, seen)
+            if neighbor is not None:
                 by_neighbor.setdefault(neighbor, []).append(unit)
         return [
             (neighbor, GridHeader(header.hops + 1, self._over(neighbor, seen), tuple(units)))
             for neighbor, units in by_neighbor.items()
         ]
 
-    def _next(self, unit: Path) -> Neighbor | None:
-        """The neighbor on the best path to a unit; None if it cannot be reached."""
-        seen = seen_from(unit, self.path)
-        route = None if seen is None else self.graph.route(seen)
+    def _next(self, unit: Path, seen: Iterable[Path]) -> Neighbor | None:
+        """The neighbor on the best path to a unit, past those that have the notification; None if there is none."""
+        node = seen_from(unit, self.path)
+        avoided = {having for path in seen if (having := seen_from(path, self.path))}
+        route = None if node is None else self.graph.route_past(node, avoided)
         if route is None:
             return None
         links = self.gateways.links
         # The best hop may be a unit: then one of our own links leads into it.
         into = [neighbor for neighbor, link in links.items() if contains(route.hop, link.path)]
         return min(into, key=lambda neighbor: (links[neighbor].cost, neighbor), default=None)
-
-    def _has_it(self, neighbor: Neighbor, seen: Iterable[Path]) -> bool:
-        """Whether the unit at the other end of a gateway has the notification already."""
-        link = self.gateways.links[neighbor]
-        unit = link.path[: len(link.path) - link.level]
-        return any(contains(unit, path) for path in seen)
 
     def _over(self, neighbor: Neighbor, seen: Sequence[Path]) -> tuple[Path, ...]:
         """The routing information for the other side of a gateway: without what is below its level."""

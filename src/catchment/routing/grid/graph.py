@@ -24,7 +24,7 @@ those of nodes of its level or above, since no path to a lower node can use it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -123,6 +123,14 @@ class ConnectivityGraph:
             self._solve()
         return self._routes.get(node)
 
+    def route_past(self, node: Path, avoided: Set[Path]) -> Route | None:
+        """The best path to a node that does not pass some others: those that have a notification already."""
+        route = self.route(node)
+        if route is None or avoided.isdisjoint(route.nodes):
+            return route
+        # Rare: only while a unit is split, or views differ.
+        return self._paths(avoided).get(node)
+
     def reached(self) -> Collection[Path]:
         """The nodes that can be reached. Not a copy."""
         if not self._is_complete:
@@ -147,25 +155,33 @@ class ConnectivityGraph:
             before = node
 
     def _solve(self) -> None:
-        """Finds the paths that are not in the cache (Dijkstra)."""
-        settled: set[Path] = set()
-        waiting: list[tuple[tuple[int, ...], tuple[Path, ...]]] = [((0,) * (self.levels + 1), ())]
+        """Finds the paths that are not in the cache."""
+        for node, route in self._paths(frozenset()).items():
+            if node not in self._routes:
+                self._routes[node] = route
+                self.computed += 1
+        self._is_complete = True
+
+    def _paths(self, avoided: Set[Path]) -> dict[Path, Route]:
+        """The best paths to all nodes, past some nodes (Dijkstra)."""
+        routes: dict[Path, Route] = {}
+        settled = set(avoided)
+        waiting = [Route((0,) * (self.levels + 1), ())]
         while waiting:
-            costs, nodes = heappop(waiting)
-            here = nodes[-1] if nodes else self.vertex
+            route = heappop(waiting)
+            here = route.nodes[-1] if route.nodes else self.vertex
             if here in settled:
                 continue
             settled.add(here)
-            if nodes and here not in self._routes:
-                self._routes[here] = Route(costs, nodes)
-                self.computed += 1
+            if route.nodes:
+                routes[here] = route
             for other, cost in self._neighbors.get(here, {}).items():
                 # Only over edges that are in L_UL of the next node: levels never fall.
                 if other not in settled and self.level(other) >= self.level(here):
                     place = self.levels - self.level(other)
-                    dearer = (*costs[:place], costs[place] + cost, *costs[place + 1 :])
-                    heappush(waiting, (dearer, (*nodes, other)))
-        self._is_complete = True
+                    dearer = (*route.costs[:place], route.costs[place] + cost, *route.costs[place + 1 :])
+                    heappush(waiting, Route(dearer, (*route.nodes, other)))
+        return routes
 
 
 def _costs(edges: Mapping[Edge, Mapping[Ends, int]]) -> dict[Edge, int]:
