@@ -103,6 +103,17 @@ def test_a_gatekeeper_that_fails_for_ever_is_left_out_at_once():
     assert network.cores["6"].cut_off == [FIVE]
 
 
+def test_what_can_no_longer_arrive_is_not_believed():
+    """7 spoke to b by way of c. After the cut, b hears of a from 1 alone: what 7 said is old, however true it was."""
+    network = grid({"1": "a", "7": "a", "2": "b", "6": "c"}, [("1", "7"), ("1", "2"), ("2", "6"), ("6", "7")])
+    network.subscribe("7", "1", "x > 1")
+    assert network.cores["2"].gateways.believed == {(1, "1"), (1, "7"), (1, "6")}
+    network.link_down("2", "6")
+    assert network.cores["2"].gateways.believed == {(1, "1"), (1, "6")}
+    network.cancel("7", "1")
+    assert network.cores["2"].profiles.of(("a",)) == {}
+
+
 def test_an_island_goes_on_by_itself():
     network = figure_2()
     network.subscribe("4", "1", "x > 1")
