@@ -151,14 +151,18 @@ class Somebody:
     def wait(self) -> None:
         """Until it is delivered. TimeoutError if it does not come."""
         self._number += 1
+        give_up_at = time.perf_counter() + GIVE_UP_S
         self._connection.settimeout(GIVE_UP_S)
-        self._connection.sendall(frame("Publish", 0, [[{"mine": self._number}, None, None, None]]))
+        self._connection.sendall(frame("Publish", 0, [[{"mine": self._number}, "somebody", None, None]]))
         while True:
             message = hear(self._connection)
             if message[0] == "Delivery" and message[3][0]["mine"] == self._number:
                 return
             if message[0] == "Ping":
                 self._connection.sendall(frame("Pong"))
+            if time.perf_counter() > give_up_at:
+                # Pings come in time, and nothing else.
+                raise TimeoutError(f"the last message was {message}")
 
 
 def waits_under(attack: Attack, environment: Mapping[str, str]) -> Waits:

@@ -63,6 +63,7 @@ RESERVED: dict[str, tuple[str, ...]] = {
     "uvicorn": ("broker/*",),
     "websockets": ("broker/*", "client/*"),
     "prometheus_client": ("broker/*",),
+    "httpcore": ("broker/*",),
     "joserfc": ("broker/*",),
     "cryptography": ("broker/*",),
     "sqlite3": ("store/*",),

@@ -9,31 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from catchment.errors import CatchmentError
 from catchment.routing.core import Inspection
 from catchment.routing.messages import (
     SECOND,
     Action,
     BrokerMessage,
-    Client,
-    ClientDown,
     ClientRequest,
-    ClientUp,
     Forward,
     Header,
     HostMessage,
     Interface,
-    LinkDown,
-    LinkUp,
     Neighbor,
-    Refuse,
     Routed,
     Send,
     SetTimer,
     Time,
-    TimerFired,
 )
 from catchment.routing.parts.clients import ClientSide
+from catchment.routing.parts.dispatch import DispatchingCore
 from catchment.routing.parts.recall import RecallingMatcher
 from catchment.routing.settings import Settings
 from catchment.routing.systems import RoutingSystem
@@ -57,7 +50,7 @@ class PathHeader(Header, frozen=True, gc=False):
     path: tuple[str, ...]
 
 
-class ToyCore:
+class ToyCore(DispatchingCore[Listeners]):
     def __init__(self, name: str, refresh_s: float) -> None:
         self.name = name
         self.clients = ClientSide()
@@ -69,41 +62,22 @@ class ToyCore:
     def on_message(
         self, message: ClientRequest | HostMessage | Listeners, source: Interface, now: Time
     ) -> list[Action]:
-        actions: list[Action] = []
-        match message:
-            case LinkUp() | LinkDown() | Listeners():
-                assert isinstance(source, Neighbor)
-                actions = self._on_neighbor(message, source, now)
-            case TimerFired():
-                self._told = dict.fromkeys(self._told)
-                actions = [SetTimer("refresh", now + self._refresh, is_idle=True)]
-            case _:
-                assert isinstance(source, Client)
-                try:
-                    actions = self._on_client(message, source)
-                except CatchmentError as problem:
-                    return [Refuse(source, problem)]
-        return actions + self._tell()
+        return super().on_message(message, source, now) + self._tell()
 
-    def _on_neighbor(self, message: LinkUp | LinkDown | Listeners, source: Neighbor, now: Time) -> list[Action]:
-        match message:
-            case LinkUp():
-                self.counts[source], self._told[source] = 0, None
-                return [SetTimer("refresh", now + self._refresh, is_idle=True)]
-            case LinkDown():
-                del self.counts[source], self._told[source]
-            case Listeners():
-                self.counts[source] = message.count
+    def _link_up(self, neighbor: Neighbor, cost: int, now: Time) -> list[Action]:
+        self.counts[neighbor], self._told[neighbor] = 0, None
+        return [SetTimer("refresh", now + self._refresh, is_idle=True)]
+
+    def _link_down(self, neighbor: Neighbor, now: Time) -> list[Action]:
+        del self.counts[neighbor], self._told[neighbor]
         return []
 
-    def _on_client(self, message: ClientRequest | ClientUp | ClientDown, source: Client) -> list[Action]:
-        match message:
-            case ClientUp():
-                self.clients.client_up(source, message)
-            case ClientDown():
-                self.clients.client_down(source)
-            case _:
-                return self.clients.request(message, source)
+    def _timer_fired(self, name: str, now: Time) -> list[Action]:
+        self._told = dict.fromkeys(self._told)
+        return [SetTimer("refresh", now + self._refresh, is_idle=True)]
+
+    def _heard(self, message: Listeners, source: Neighbor, now: Time) -> list[Action]:
+        self.counts[source] = message.count
         return []
 
     def _tell(self) -> list[Action]:

@@ -6,9 +6,13 @@
 ./dev soak --live 50                         live runs alone
 ./dev soak --system 'siena general' --network ring --seed 7
                                              one run again, made small if it fails; live with --live 1
+./dev soak --kills                           200 times a storing broker is killed under load, five of them, with durable
+                                             readers that are killed too; --kills 24 for fewer
 ./dev soak --fuzz                            a broker is told 1,000,000 frames, 100,000 filters and 50,000 HTTP requests
                                              that are made or changed at random; --fuzz-share 0.01 makes a hundredth
 ./dev soak --fuzz frames --seed 7            one run of the fuzzer again
+./dev soak --store                           1,000 power cuts and 1,000 flipped bits or cut files of a SQLite store
+./dev soak --store damage --seed 7           one of them again
 """
 
 from __future__ import annotations
@@ -32,11 +36,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tests.liv
 from catchment.sim.conformance.entries import ENTRIES, NETWORKS, Run, all_runs, unchecked_systems
 from catchment.sim.conformance.runs import outcome_of
 from tests.fuzz import runs as fuzz
+from tests.live import kills
 from tests.live import runs as live
 from tests.live.hosts import Hosts
+from tests.store import disks
+from tests.store import runs as stores
 
 RUNS = 10_000
 LIVE_RUNS = 200
+# Kills of storing brokers, in runs of so many.
+KILLS, KILLS_OF_RUN = 200, 8
 # A live run has as many processes as brokers: two at a time keep two processors busy.
 LIVE_AT_ONCE = 2
 # Runs that a process is given at once: simulated ones take milliseconds.
@@ -119,8 +128,22 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--fuzz", nargs="?", const="all", choices=["all", *fuzz.SIZES], help="fuzz a broker, and no more"
     )
+    parser.add_argument(
+        "--kills", nargs="?", const=KILLS, type=int, help=f"kill storing brokers {KILLS} times, and no more"
+    )
     parser.add_argument("--fuzz-share", type=float, default=1.0, help="which share of all that the fuzzer makes")
+    parser.add_argument(
+        "--store",
+        nargs="?",
+        const="all",
+        choices=["all", *stores.SOAK_COUNTS],
+        help="power cuts and damage of a store, and no more",
+    )
     given = parser.parse_args(arguments)
+    if given.store is not None:
+        return store_runs(given)
+    if given.kills is not None:
+        return 0 if made("kills", killed_outcome_of, kill_runs(given), 1, 1) else 1
     if given.fuzz is not None:
         return 0 if made("fuzz", fuzz.outcome_of, fuzz_runs(given), chunk=1) else 1
     if unchecked := unchecked_systems():
@@ -134,6 +157,30 @@ def main(arguments: Sequence[str]) -> int:
         runs = chosen(given, live_count, live_runs if given.network is None else all_live_runs)
         results.append(made("live", live_outcome_of, runs, LIVE_AT_ONCE, LIVE_CHUNK))
     return 0 if results and all(results) else 1
+
+
+def store_runs(given: argparse.Namespace) -> int:
+    if (reason := disks.missing()) is not None:
+        print(reason)
+        return 1
+    kinds = list(stores.SOAK_COUNTS) if given.store == "all" else [given.store]
+    results = []
+    for kind in kinds:
+        count = given.runs or stores.SOAK_COUNTS[kind]
+        seeds = [given.seed] if given.seed is not None else range(given.from_seed, given.from_seed + count)
+        results.append(made(kind, stores.outcome_of, [stores.StoreRun(kind, seed) for seed in seeds]))
+    return 0 if all(results) else 1
+
+
+def killed_outcome_of(run: kills.KillRun) -> kills.KillOutcome:
+    return kills.outcome_of(run, hosts())
+
+
+def kill_runs(given: argparse.Namespace) -> list[kills.KillRun]:
+    """Runs of KILLS_OF_RUN kills each, as many as it takes."""
+    if given.seed is not None:
+        return [kills.KillRun(given.seed, min(given.kills, KILLS_OF_RUN))]
+    return [kills.KillRun(given.from_seed + n, KILLS_OF_RUN) for n in range(-(-given.kills // KILLS_OF_RUN))]
 
 
 def fuzz_runs(given: argparse.Namespace) -> list[fuzz.FuzzRun]:

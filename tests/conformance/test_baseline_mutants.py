@@ -69,13 +69,13 @@ def unsubscribing_is_not_told(patch: pytest.MonkeyPatch) -> None:
 
 
 def links_are_not_passed_on(patch: pytest.MonkeyPatch) -> None:
-    on_neighbor = InformedCore._on_neighbor
+    heard = InformedCore._heard
 
     def silent(self: Any, message: Any, source: Neighbor, now: int) -> Any:
-        actions = on_neighbor(self, message, source, now)
+        actions = heard(self, message, source, now)
         return [] if isinstance(message, Links) else actions
 
-    patch.setattr(InformedCore, "_on_neighbor", silent)
+    patch.setattr(InformedCore, "_heard", silent)
 
 
 # --- unicast ------------------------------------------------------------------------------------

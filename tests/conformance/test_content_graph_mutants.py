@@ -21,6 +21,8 @@ from catchment.routing.messages import Neighbor
 from tests.conformance.planted import Plant, assert_found
 from tests.unit import test_content_graph as brokers
 from tests.unit import test_content_graph_figures as figures
+from tests.unit import test_content_graph_loss as loss
+from tests.unit import test_content_graph_tagging as tagging
 
 SEEDS = range(12)
 
@@ -206,21 +208,21 @@ def tags_are_taken_with_any_version(patch: pytest.MonkeyPatch) -> None:
 
 BY_TEST: list[tuple[Plant, Callable[[], None]]] = [
     (labels_are_repaired_breadth_first, figures.test_labels_are_repaired_in_topological_order),
-    (what_anybody_sends_down_is_accepted, brokers.test_what_another_than_the_router_above_sends_down_is_not_taken),
+    (what_anybody_sends_down_is_accepted, loss.test_what_another_than_the_router_above_sends_down_is_not_taken),
     (
         a_node_that_nobody_wants_is_forgotten_before_it_is_acknowledged,
         brokers.test_a_set_up_that_crosses_an_unsubscription_finds_the_ghost,
     ),
     (
         numbers_are_those_of_the_nodes_above,
-        brokers.test_the_numbers_of_the_nodes_below_are_known_from_the_beginning,
+        loss.test_the_numbers_of_the_nodes_below_are_known_from_the_beginning,
     ),
     (
         what_is_recovered_comes_after_what_came_later,
-        brokers.test_figures_3_31_3_32_and_2_7_a_filtered_message_is_no_loss_and_a_lost_one_is,
+        loss.test_figures_3_31_3_32_and_2_7_a_filtered_message_is_no_loss_and_a_lost_one_is,
     ),
     (set_ups_name_nodes_before_their_own_set_up, brokers.test_a_set_up_names_a_node_only_after_its_own),
-    (tags_are_taken_with_any_version, brokers.test_preprocessors_have_the_version_of_the_rendezvous_point),
+    (tags_are_taken_with_any_version, tagging.test_preprocessors_have_the_version_of_the_rendezvous_point),
 ]
 
 

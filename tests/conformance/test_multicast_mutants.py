@@ -18,7 +18,7 @@ from catchment.routing.parts.distance_vectors import DistanceVectors, RouteChang
 from catchment.routing.parts.newest import Newest
 from catchment.routing.propagation.composite import Composer, is_everything
 from catchment.routing.propagation.core import PropagationCore
-from catchment.routing.propagation.tree import PublisherTree
+from catchment.routing.propagation.tree import Told, TreeFilters
 from tests.conformance.planted import Plant, assert_found
 from tests.unit import test_propagation as unit
 
@@ -34,7 +34,9 @@ def a_wider_filter_is_lost_while_another_child_is_open(patch: pytest.MonkeyPatch
 
     def textual(self: Any, publisher: str, wanted: Filter, child: Neighbor, now: int) -> Any:
         actions = on_filter(self, publisher, wanted, child, now)
-        is_gap = not is_everything(wanted) and publisher in self._trees and self._open_children(publisher)
+        parents = self.trees.upstream(publisher)
+        is_open = publisher in self._filters and any(self._open_below(publisher, parent) for parent in parents)
+        is_gap = not is_everything(wanted) and is_open
         return [action for action in actions if not (is_gap and isinstance(action, Send))]
 
     patch.setattr(PropagationCore, "_on_filter", textual)
@@ -43,8 +45,9 @@ def a_wider_filter_is_lost_while_another_child_is_open(patch: pytest.MonkeyPatch
 def suppression_delays_widening(patch: pytest.MonkeyPatch) -> None:
     say = PropagationCore._say
 
-    def suppressed(self: Any, publisher: str, now: int) -> Any:
-        return [] if now < self._trees[publisher].silent_until else say(self, publisher, now)
+    def suppressed(self: Any, publisher: str, parent: Neighbor, now: int) -> Any:
+        is_silent = now < self._filters[publisher].told_to(parent).silent_until
+        return [] if is_silent else say(self, publisher, parent, now)
 
     patch.setattr(PropagationCore, "_say", suppressed)
 
@@ -62,7 +65,14 @@ def true_is_not_passed_on(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_the_parent_before_was_told_counts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PublisherTree, "forget_parent", lambda self: None)
+    """Whoever is upstream now is taken to hold what the one before held."""
+    told_to = TreeFilters.told_to
+
+    def same(self: Any, neighbor: Neighbor) -> Any:
+        return told_to(self, Neighbor("whoever it is"))
+
+    patch.setattr(TreeFilters, "told_to", same)
+    patch.setattr(TreeFilters, "is_told", lambda self, neighbor: same(self, neighbor).sent is not None)
 
 
 def a_new_child_is_not_told_upstream(patch: pytest.MonkeyPatch) -> None:
@@ -84,13 +94,13 @@ def the_filter_of_a_lost_child_is_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_first_filter_of_a_child_stays(patch: pytest.MonkeyPatch) -> None:
-    close = PublisherTree.close
+    close = TreeFilters.close
 
     def once(self: Any, child: Neighbor, filter: Filter) -> None:
         if self.is_open(child):
             close(self, child, filter)
 
-    patch.setattr(PublisherTree, "close", once)
+    patch.setattr(TreeFilters, "close", once)
 
 
 def an_approximation_is_narrower(patch: pytest.MonkeyPatch) -> None:
@@ -104,11 +114,11 @@ def an_approximation_is_narrower(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_sends_filters_for_what_is_unwanted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PropagationCore, "_on_unwanted", lambda self, publisher, tree, now: [])
+    patch.setattr(PropagationCore, "_on_unwanted", lambda self, publisher, parent, now: [])
 
 
 def a_publisher_is_forgotten_and_its_parent_not_told(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PropagationCore, "_forget", lambda self, publisher: self._trees.pop(publisher) and [])
+    patch.setattr(PropagationCore, "_forget", lambda self, publisher: self._filters.pop(publisher) and [])
 
 
 def filters_are_taken_from_anybody_for_ever(patch: pytest.MonkeyPatch) -> None:
@@ -166,7 +176,7 @@ def silenced(patch: pytest.MonkeyPatch, method: str, kind: type, when: Callable[
 
 
 def a_first_subscriber_does_not_graft(patch: pytest.MonkeyPatch) -> None:
-    silenced(patch, "_on_client", Graft, lambda core: True)
+    silenced(patch, "_requested", Graft, lambda core: True)
 
 
 def a_graft_is_not_passed_on(patch: pytest.MonkeyPatch) -> None:
@@ -325,11 +335,11 @@ def a_timer_opens_another_child(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_timer_is_of_a_child_in_all_trees(patch: pytest.MonkeyPatch) -> None:
-    opening = PublisherTree.open
+    opening = TreeFilters.open
 
     def expiring(self: Any, publisher: str, child: Neighbor, now: int) -> Any:
         def expire(now: int) -> list[Action]:
-            for tree in self._trees.values():
+            for tree in self._filters.values():
                 opening(tree, child)
             return []
 
@@ -352,13 +362,13 @@ def a_timer_is_not_begun_anew(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_is_suppressed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PublisherTree, "silent_until", property(lambda self: 0, lambda self, time: None), raising=False)
+    patch.setattr(Told, "silent_until", property(lambda self: 0, lambda self, time: None), raising=False)
 
 
 def suppression_is_of_all_publishers(patch: pytest.MonkeyPatch) -> None:
     last = [0]
     patch.setattr(
-        PublisherTree,
+        Told,
         "silent_until",
         property(lambda self: last[0], lambda self, time: last.__setitem__(0, max(time, last[0]))),
         raising=False,
@@ -370,7 +380,7 @@ def publishers_are_remembered_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_event_does_not_keep_a_publisher(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PublisherTree, "heard_at", property(lambda self: 0, lambda self, time: None), raising=False)
+    patch.setattr(TreeFilters, "heard_at", property(lambda self: 0, lambda self, time: None), raising=False)
 
 
 FOUND_BY_A_TEST: list[Plant] = [

@@ -200,7 +200,13 @@ def changes_in_a_general_unit_stay_there(patch: pytest.MonkeyPatch) -> None:
 
 
 def brokers_lost_from_a_general_unit_are_still_asked_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(gateway.GeneralPort, "_on_link_down", GeneralCore._on_link_down)
+    from_neighbor = gateway.GeneralPort._from_neighbor
+
+    def careless(self: Any, message: Any, source: Neighbor, now: int) -> Any:
+        is_down = isinstance(message, LinkDown)
+        return (GeneralCore._from_neighbor if is_down else from_neighbor)(self, message, source, now)
+
+    patch.setattr(gateway.GeneralPort, "_from_neighbor", careless)
 
 
 def units_are_not_told_of_one_another(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator
 from urllib.parse import quote
 
-from catchment.broker.config import Address, Config
+from catchment.broker.config import Address, Config, StoreConfig
 from catchment.broker.server import Broker
 from tests.fuzz import texts
 from tests.fuzz.memory import MemoryTransport
@@ -22,6 +22,12 @@ PATHS = (
     "/subscriptions/a",
     "/subscriptions/a/events",
     "/subscriptions/a/ws",
+    "/subscriptions/a/ack",
+    "/subscriptions/a/dead",
+    "/subscriptions/a/dead/1",
+    "/subscriptions/a/dead/1/resend",
+    "/subscriptions/a/confirm",
+    "/subscriptions/a/validate",
 )
 MORE_PATHS = (
     "/metrics",
@@ -53,6 +59,7 @@ VALUES = (
 HEADERS = ("Host", "Origin", "Content-Type", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Expect")
 MORE_HEADERS = ("Last-Event-ID", "ce-specversion", "ce-id", "ce-source", "ce-type", "ce-x", "Sec-WebSocket-Key", "X")
 TYPES = ("application/json", "application/cloudevents+json", "application/cloudevents-batch+json", "text/plain")
+PARAMETERS = ("limit=0", "limit=9", "limit=%C2%B2", "x", "&&&=", "after", "ack=stored", "key=%ff", "kind=x")
 UPGRADE = (
     "Upgrade: websocket",
     "Connection: Upgrade",
@@ -71,7 +78,24 @@ def body(chance: random.Random) -> bytes:
         {"exact": {"x": "1"}},
     ]
     subscription = {"id": chance.choice(("a", "b", "", "é")), "filters": chance.sample(filters, chance.randrange(3))}
-    made = json.dumps(chance.choice((event, [event], [event, {}], subscription, subscription, 1, [], {}))).encode()
+    # A sink that nobody may send to: the fuzzer makes no connection.
+    webhook = {**subscription, "sink": chance.choice(("https://127.0.0.1/", "", 7)), "protocol": "HTTP"}
+    durable = {**subscription, "durable": chance.choice((True, True, False, 7))}
+    place = {"place": chance.choice(("d:", "d:a:1~0123456789abcdef", "", 7))}
+    bodies: tuple[object, ...] = (
+        event,
+        [event],
+        [event, {}],
+        subscription,
+        subscription,
+        webhook,
+        durable,
+        place,
+        1,
+        [],
+        {},
+    )
+    made = json.dumps(chance.choice(bodies)).encode()
     return made if chance.random() < 0.9 else made[: chance.randrange(len(made))] + chance.randbytes(2)
 
 
@@ -83,7 +107,7 @@ def target(chance: random.Random) -> str:
         case 1:
             return f"{path}?sql={quote(texts.cesql(chance)[:1_000])}&after={chance.choice(('x.1', '%ff', ''))}"
         case 2:
-            return f"{path}?{chance.choice(('limit=0', 'limit=9', 'limit=%C2%B2', 'x', '&&&=', 'after'))}"
+            return f"{path}?{chance.choice(PARAMETERS)}"
     return path
 
 
@@ -113,7 +137,7 @@ class HttpFuzzer:
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
         anywhere = Address("127.0.0.1", 0)
-        self._broker = Broker(Config("broker", anywhere, http=anywhere))
+        self._broker = Broker(Config("broker", anywhere, http=anywhere, store=StoreConfig(url="memory:")))
 
     async def requests(self, count: int) -> Iterator[bytes]:  # type: ignore[misc]
         """Yields each request before it is sent."""

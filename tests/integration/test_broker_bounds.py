@@ -47,7 +47,7 @@ def test_advertisements_of_an_identity_are_bounded(routing, monkeypatch):
             await alice.advertise("x2 any")
             await alice.unadvertise("x2 any")
             await alice.advertise("x3 any")
-            assert alice._advertisements.keys() == {("alice", Advertisement(f"x{n} any")) for n in (0, 1, 3)}
+            assert alice._standing.advertisements.keys() == {("alice", Advertisement(f"x{n} any")) for n in (0, 1, 3)}
 
     run(work())
 
@@ -135,7 +135,7 @@ def test_names_of_publishers_are_bounded_in_all(monkeypatch):
             for _ in range(50):
                 await subscription.get()
             (identity,) = b.node.core.clients
-            for known in (identity.newest, b.node.core._newest, b.node.access.numbers._newest, a._seen):
+            for known in (identity.newest, b.node.core.inner._newest, b.node.access.numbers._newest, a._seen):
                 assert [int(source.rstrip("x")) for source in known.last] == [46, 47, 48, 49]
 
     run(work())
@@ -246,9 +246,9 @@ def test_a_broker_that_pings_and_does_not_read_fills_no_memory_of_a_client(monke
         async with FakeBroker() as fake, client(fake, "alice") as alice:
             wire = await fake.next()
             cast("asyncio.Transport", wire._writer.transport).pause_reading()
-            transport = alice._connection._transport
+            transport = alice.connection._transport
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
-            while not alice._connection._is_paused:
+            while not alice.connection._is_paused:
                 wire.say(frame(Ping()) * 2_000)
                 await wire.flush()
             waits = transport.get_write_buffer_size()

@@ -234,7 +234,7 @@ def test_a_neighbor_that_lies_in_filter_propagation_loses_its_link_and_nobody_el
             async with client(b, "reader") as reader, client(a, "p") as publisher:
                 subscription = await reader.subscribe("probe any")
                 await until_heard(publisher, subscription)
-            assert a.node.core.vectors.reached == ("a", "b")
+            assert a.node.core.inner.vectors.reached == ("a", "b")
 
     run(work())
 
@@ -436,7 +436,7 @@ def test_a_newcomer_that_finds_no_room_hears_why_though_it_has_said_much(caplog,
     async def work():
         async with broker("a") as a, broker("b", (a.address,)) as b:
             await until(lambda: a.node.links and b.node.links)
-            await until(lambda: "b" in a.node.core.links.records)
+            await until(lambda: "b" in a.node.core.inner.links.records)
             monkeypatch.setattr(link_states, "BROKERS_MAX", 2)
             async with broker("c", (a.address,)), client(b, "bob") as bob:
                 downs = lambda: [  # noqa: E731
@@ -462,7 +462,7 @@ def test_numbers_from_far_ahead_end_the_link_with_a_reason_and_no_traceback(capl
         async with broker("a") as a, await Raw.neighbor(a, "m", a.config.routing) as liar:
             liar.say(frame(Links("a", 2**64 - 1, ()), 1_000))
             assert "bad frame: Expected `int` <= 4611686018427387904" in await liar.goodbye()
-            assert a.node.core.links.seq < 2**62
+            assert a.node.core.inner.links.seq < 2**62
 
     run(work())
     assert not [record for record in caplog.records if record.levelname == "ERROR"]

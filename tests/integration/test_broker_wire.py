@@ -134,7 +134,9 @@ def test_other_versions_are_refused_clearly(versions, role):
 def test_a_range_of_versions_that_has_ours_is_welcomed():
     async def work():
         async with broker() as b, await Raw.dial(b.address) as raw:
-            raw.say(framed("Hello", (1, 7), "client", "future", {}, "", 1, "", "agent 7", "a field of version 7"))
+            raw.say(
+                framed("Hello", (1, 7), "client", "future", {}, "", 1, "", "agent 7", 0, {}, "", "a field of version 7")
+            )
             await until(lambda: b.node.clients)
 
     run(work())

@@ -10,8 +10,8 @@ from catchment.client import (
     ConnectionLostError,
     RefusedError,
 )
-from catchment.client import client as client_module
 from catchment.client import connection as connection_module
+from catchment.client import reconnecting as client_module
 from catchment.errors import BadIdError, BadNumberError, LimitError
 from catchment.routing.messages import Advertise, Cancel, Subscribe, Suspend
 from catchment.wire import session as session_module
@@ -93,7 +93,7 @@ def test_nothing_comes_twice_after_a_connection_was_lost():
                 await publisher.publish(Notification({"n": n}, source="p", seq=n + 1), ack="accepted")
                 assert (await subscription.get()).notification["n"] == n
                 proxy.cut()
-                await until(lambda: not reader._connected.is_set())
+                await until(lambda: not reader.is_connected)
                 await until(lambda: b.node.core.clients.subscriptions_count == 1)
                 # The same once more: the broker does not take it, and whoever has had it does not get it again.
                 with pytest.raises(BadNumberError, match="goes back") as refused:
@@ -146,7 +146,7 @@ def test_what_is_asked_without_a_connection_waits_for_one_and_is_asked_once():
     async def work():
         async with broker() as b, Proxy(b) as proxy, client(proxy, "alice") as alice:
             proxy.refuse()
-            await until(lambda: not alice._connected.is_set())
+            await until(lambda: not alice.is_connected)
             subscribing = asyncio.ensure_future(alice.subscribe("x > 0"))
             publishing = asyncio.ensure_future(alice.publish({"x": 1}, ack="accepted"))
             proxy.refuse(False)
@@ -202,7 +202,7 @@ def test_a_client_whose_name_was_taken_comes_back(monkeypatch):
                 assert b.node.core.clients.subscriptions_count == 0
                 proxy.flow()
                 # The first hears that it was replaced, tries again, and is refused as long as the second answers.
-                await until(lambda: first._connection.session.is_ended)
+                await until(lambda: first.connection.session.is_ended)
                 await second.publish({"x": 1}, ack="accepted")
             await until(lambda: b.node.core.clients.subscriptions_count == 1)
             await first.publish({"x": 2}, ack="accepted")
@@ -413,7 +413,7 @@ def test_close_ends_all_that_waits():
                 asyncio.ensure_future(call)
                 for call in (alice.publish({"x": 2}), alice.publish({"x": 3}), alice.subscribe("x > 0"), alice.look())
             ]
-            await until(lambda: len(alice._connection._waiting) == 2)
+            await until(lambda: len(alice.connection._waiting) == 2)
             await alice.close()
             outcomes = await asyncio.gather(*waiting, return_exceptions=True)
             assert [type(outcome) for outcome in outcomes] == [LOST] * 4
@@ -446,7 +446,7 @@ def test_whoever_does_not_wait_for_an_answer_leaves_nothing_behind():
             requests = [await wire.next(Request) for _ in range(40)]
             assert [type(request.body) for request in requests] == [Subscribe, Cancel] * 20
             wire.say(*(Accepted(request.number) for request in requests))
-            await until(lambda: not alice._connection._waiting)
+            await until(lambda: not alice.connection._waiting)
 
     run(work())
 

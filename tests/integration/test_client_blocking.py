@@ -1,6 +1,7 @@
 """The client without `await`."""
 
 import asyncio
+import queue
 import threading
 
 import pytest
@@ -12,17 +13,19 @@ from catchment.client import (
     BlockingClient,
     BlockingSubscription,
     ConnectionLostError,
+    GapSpan,
     connect_blocking,
 )
 from catchment.errors import BadIdError
+from catchment.routing.messages import Client
 from tests.integration.network import ANYWHERE
 
 LOST = ConnectionLostError
 
 
 @pytest.fixture
-def served():
-    """A broker in a loop of its own."""
+def broker():
+    """A broker in a loop of its own, and a way to do something in that loop."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -33,11 +36,16 @@ def served():
         return broker
 
     broker = asyncio.run_coroutine_threadsafe(start(), loop).result()
-    yield f"catchment://{broker.address}"
+    yield broker, loop.call_soon_threadsafe
     asyncio.run_coroutine_threadsafe(broker.stop(), loop).result()
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
+
+
+@pytest.fixture
+def served(broker):
+    return f"catchment://{broker[0].address}"
 
 
 def next_of(subscription: BlockingSubscription) -> Notification:
@@ -97,3 +105,29 @@ def test_without_await_what_ends_says_so(served):
             call()
     with pytest.raises(LOST, match="cannot connect"):
         connect_blocking("catchment://127.0.0.1:1")
+
+
+def test_without_await_a_gap_is_told_at_once(served, broker):
+    spans: queue.Queue[GapSpan] = queue.Queue()
+    refused: list[str] = []
+
+    def on_gap(span: GapSpan) -> None:
+        if not refused:
+            try:
+                client.look()
+            except RuntimeError as problem:  # instead of waiting for itself
+                refused.append(str(problem))
+        spans.put(span)
+
+    with connect_blocking(served, identity="alice", on_gap=on_gap) as client:
+        subscription = client.subscribe("x > 0")
+        outlet = broker[0].node.clients[Client("alice")].outlet
+        broker[1](lambda: outlet.end("tried"))
+        begun, over = spans.get(timeout=10), spans.get(timeout=10)
+        assert (begun.id, begun.until, begun.link) == (over.id, None, None)
+        assert over.until is not None
+        client.publish({"x": 1}, ack="accepted")
+        delivery = subscription.get(timeout=10)
+        assert delivery is not None
+        assert delivery.gaps == (over,)
+    assert refused == ["on_gap runs in the thread of the client: call the client from another thread"]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from catchment.client import client as client_module
+from catchment.client import reconnecting as client_module
 from catchment.routing.messages import MapIdentity, Subscribe
 from catchment.wire.messages import Accepted, Refused, Request
 from tests.integration.network import FakeBroker, Proxy, broker, client, run, until
@@ -45,7 +45,7 @@ def test_mappings_are_stated_again_after_a_restart_of_the_broker(first):
             late_client = handler if first == "owner" else owner
             assert [interface.name for interface in again.node.clients] == [first]
             # A proxy of the second broker, at an address of its own.
-            late_client._host, late_client._port = late_again.address.host, late_again.address.port
+            late_client._connecting._addresses = [(late_again.address.host, late_again.address.port)]
             await until(lambda: _handler_of(again, "x") == "handler")
             await until(lambda: again.node.core.clients.subscriptions_count == 1)
             await owner.publish({"n": 2}, ack="accepted")
@@ -96,6 +96,6 @@ def test_mappings_are_stated_before_subscriptions_and_again_until_the_handler_is
                 mapping = await wire.next(Request)
             # Refused for another reason it is given up.
             wire.say(Refused(mapping.number, "LimitError", "too many"))
-            await until(lambda: not owner._handlers)
+            await until(lambda: not owner._standing._handlers)
 
     run(work())

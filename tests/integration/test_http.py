@@ -201,7 +201,7 @@ def test_over_a_network(live):
     ):
         until(lambda: len(at_north.get("/topology").json()["brokers"]) == 2, "the link")
         id = subscribe(at_south, {"suffix": {"type": ".test"}}, {"not": {"exact": {"level": "2"}}})
-        until(lambda: live.do(lambda: north.node.core.wants_of("south")), "the subscription at the other broker")
+        until(lambda: live.do(lambda: north.node.core.inner.wants_of("south")), "the subscription at the other broker")
         publish(at_north, an_event("1"), an_event("2", level=2), an_event("3", type="x"), an_event("4", level="3"))
         assert ids_of(read(at_south, f"/subscriptions/{id}/events", 2)) == ["1", "4"]
         topology = at_south.get("/topology").json()
@@ -257,7 +257,9 @@ BAD_SUBSCRIPTIONS = [
     {"types": []},
     {"source": ""},
     {"id": "a/b"},
-    {"sink": "https://example.com", "protocol": "HTTP"},
+    {"protocol": "HTTP"},
+    {"durable": "yes"},
+    {"sink": "https://example.com", "protocol": "HTTP", "durable": False},
     {"colour": "red"},
 ]
 
@@ -269,6 +271,19 @@ def test_bad_subscriptions(http, broker, subscription):
     assert answer.json()["detail"]
     assert http.get("/subscriptions").json() == []
     assert broker.node.clients.keys() == {PUBLISHER}
+
+
+@pytest.mark.parametrize("more", [{"durable": True}, {"sink": "https://example.com", "protocol": "HTTP"}])
+def test_a_broker_without_a_store_has_nothing_durable(http, more):
+    answer = http.post("/subscriptions", json=more)
+    assert (answer.status_code, "--store" in answer.json()["detail"]) == (501, True)
+    assert http.get("/subscriptions").json() == []
+
+
+def test_a_transient_subscription_does_not_change(http):
+    id = subscribe(http)
+    assert http.put(f"/subscriptions/{id}", json={"types": ["t"]}).status_code == 409
+    assert http.put("/subscriptions/none", json={}).status_code == 404
 
 
 def test_subscriptions_are_bounded(http, broker, live):
@@ -379,9 +394,6 @@ def test_examples_of_the_page(http, broker):
     assert metrics(http)["catchment_notifications_published_total"] == 4
 
 
-JS = Path(__file__).parent / "js"
-
-
 def test_javascript_sdk(http, broker, javascript):
     """Events that the JavaScript SDK sends in three modes reach an EventSource and a WebSocket unchanged."""
     id = subscribe(http, {"prefix": {"type": "com.example.js"}})
@@ -392,13 +404,3 @@ def test_javascript_sdk(http, broker, javascript):
     assert run.returncode == 0, run.stderr
     expected = ["structured", "binary", "batch-1", "batch-2"]
     assert json.loads(run.stdout) == {"sse": expected, "websocket": expected}
-
-
-@pytest.fixture(scope="module")
-def javascript(tmp_path_factory):
-    from tests.integration.npm import installed
-
-    directory, reason = installed(JS)
-    if directory is None:
-        pytest.skip(reason)
-    return directory

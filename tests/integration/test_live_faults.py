@@ -13,13 +13,14 @@ from catchment.broker.connection import Connection
 from catchment.broker.half_sent import HalfSent
 from catchment.broker.outboxes import Outboxes
 from catchment.broker.turns import Turns
-from catchment.client import client as client_module
+from catchment.client import reconnecting as client_module
 from catchment.client.connection import connected
 from catchment.errors import InputError
 from catchment.routing.messages import Neighbor
 from catchment.routing.siena.gateway import HybridCore
+from catchment.wire.client_session import ClientSession
 from catchment.wire.greetings import ThisBroker
-from catchment.wire.session import BrokerSession, ClientSession, Event
+from catchment.wire.session import BrokerSession, Event
 from tests.integration.network import ANYWHERE, Raw, broker, client, run, until
 from tests.said import language_of
 
@@ -145,14 +146,12 @@ def test_who_gives_up_when_just_welcomed_is_gone(monkeypatch: pytest.MonkeyPatch
         async with broker() as there:
             opening = asyncio.ensure_future(client(there, "alice"))
 
-            async def giving_up(
-                host: str, port: int, session: ClientSession, came: Any, welcomed: Any, *more: Any
-            ) -> Any:
+            async def giving_up(host: str, port: int, session: ClientSession, events: Any) -> Any:
                 def then_cancel(*given: Any) -> None:
-                    welcomed(*given)
+                    events.welcomed(*given)
                     opening.cancel()
 
-                return await connected(host, port, session, came, then_cancel, *more)
+                return await connected(host, port, session, events._replace(welcomed=then_cancel))
 
             monkeypatch.setattr(client_module, "connected", giving_up)
             with pytest.raises(asyncio.CancelledError):
@@ -212,7 +211,7 @@ def read(tmp_path: Path, text: str) -> Config:
 
 
 def test_units_are_read(tmp_path: Path):
-    core = read(tmp_path, HYBRID).make_core()
+    core = read(tmp_path, HYBRID).make_core().inner
     assert isinstance(core, HybridCore)
     assert set(core.ports) == {"net", "a"}
 

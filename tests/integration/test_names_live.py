@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from catchment import Filter, Notification
-from catchment.client import client as client_module
+from catchment.client import Client
 from catchment.client import numbering as numbering_module
 from catchment.errors import BadIdError, BadNumberError, ForeignIdentityError
 from catchment.model.values import INT_MAX
@@ -249,7 +249,7 @@ def test_our_client_does_not_even_try_a_name_that_nobody_may_have(name):
     async def work():
         async with broker() as b:
             with pytest.raises(BadIdError, match="identity: "):
-                await client_module.Client(f"catchment://{b.address}", name).open()
+                await Client(f"catchment://{b.address}", name).open()
 
     run(work())
 

@@ -14,6 +14,7 @@ import pytest
 
 from catchment.broker import server as server_module
 from catchment.broker.config import Config
+from catchment.routing.durable.messages import BETWEEN_STORAGES, DurableRequest
 from catchment.routing.messages import Beat, BrokerMessage, ClientSaid, Gap, LinkReport, Parting
 from catchment.routing.systems import SYSTEMS
 from catchment.wire.frames import VERSION, Decoder
@@ -54,6 +55,8 @@ LIMITS_IN = (
     "broker.outboxes",
     "broker.server",
     "routing.messages",
+    "routing.durable.messages",
+    "routing.durable.settings",
     "routing.parts.link_states",
     "node.gaps",
 )
@@ -169,7 +172,8 @@ def test_every_message_is_on_the_page_with_its_fields_in_order():
 
 
 def test_every_request_is_on_the_page_with_its_fields_in_order():
-    requests = {kind.__name__: list(kind.__struct_fields__) for kind in ClientSaid.__args__}
+    kinds = (*ClientSaid.__args__, *DurableRequest.__args__)
+    requests = {kind.__name__: list(kind.__struct_fields__) for kind in kinds}
     assert fields_by_name("request") == requests
 
 
@@ -181,6 +185,12 @@ def test_what_brokers_say_is_on_the_page_by_system_with_header():
     assert printed == {
         system.name: (list(system.header.__struct_fields__), [kind.__name__ for kind in system.messages])
         for system in SYSTEMS.values()
+    }
+
+
+def test_every_message_of_durable_delivery_is_on_the_page_with_its_fields_in_order():
+    assert fields_by_name("message of durable delivery") == {
+        kind.__name__: list(kind.__struct_fields__) for kind in BETWEEN_STORAGES
     }
 
 

@@ -22,7 +22,7 @@ from itertools import combinations, cycle
 from pathlib import Path
 from typing import IO
 
-from catchment.client import client as client_module
+from catchment.client import reconnecting as client_module
 from catchment.routing.core import CLIENTS_TABLE, Table
 from catchment.sim.conformance.checkers import DeliveryChecker, ViolationError, reachable
 from catchment.sim.conformance.entries import ENTRIES, NETWORKS, Entry, Run
@@ -66,7 +66,7 @@ def _toml(value: object) -> str:
 def write_configs(entry: str, topology: Topology, seed: int, directory: Path) -> tuple[dict[str, Path], dict[str, str]]:
     """The configuration files and addresses of brokers. One end of a link or both are told of the other."""
     rng, settings = random.Random(seed), ENTRIES[entry].settings_for(topology)
-    addresses = dict(zip(topology.brokers, (f"127.0.0.1:{port}" for port in _free_ports(len(settings))), strict=True))
+    addresses = dict(zip(topology.brokers, (f"127.0.0.1:{port}" for port in free_ports(len(settings))), strict=True))
     dialed: dict[str, dict[str, int]] = {broker: {} for broker in topology.brokers}
     for link in topology.links:
         for dialing, listening in rng.choice((((0, 1),), ((1, 0),), ((0, 1), (1, 0)))):
@@ -106,7 +106,7 @@ def _ports() -> Iterator[int]:
 _locks: list[IO[str]] = []
 
 
-def _free_ports(wanted: int) -> list[int]:
+def free_ports(wanted: int) -> list[int]:
     """So many ports of the block that nobody listens at."""
     free: list[int] = []
     while len(free) < wanted:

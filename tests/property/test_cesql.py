@@ -6,6 +6,7 @@ import contextlib
 import json
 import pickle
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -13,11 +14,15 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from catchment.errors import CatchmentError, LimitError
+from catchment.errors import CatchmentError, LimitError, ParseError
+from catchment.model import automaton, strings
+from catchment.model.budget import steps_used
 from catchment.model.cesql import Cesql, implied
 from catchment.model.cesql.implied import implied_boxes
+from catchment.model.cesql.parser import parsed
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from tests.cesql_grammar import parsed_by_rules
 from tests.cesql_oracle import ARITHMETIC, FUNCTIONS, ORDER, evaluated, text_of
 
 # --- generators ---------------------------------------------------------------------------------
@@ -176,6 +181,39 @@ def test_any_text_is_an_expression_or_a_typed_error(text: str) -> None:
         assert Cesql(str(expression)) == expression
 
 
+def read(parse: Any, text: str) -> Any:
+    """What a parser makes of a text: an expression, or where it fails and what it says."""
+    try:
+        return parse(text)
+    except ParseError as problem:
+        return problem.line, problem.column, problem.found, problem.expected
+    except LimitError as problem:
+        return problem.limit
+
+
+@given(
+    st.one_of(
+        expressions.map(text_of),
+        st.tuples(expressions.map(text_of), st.sampled_from(TOKENS), st.integers(0, 200)).map(
+            lambda drawn: drawn[0][: drawn[2]] + drawn[1] + drawn[0][drawn[2] :]
+        ),
+        st.lists(st.sampled_from(TOKENS), max_size=12).map(" ".join),
+        st.lists(st.sampled_from(TOKENS), max_size=12).map("".join),
+        st.text(max_size=12),
+    )
+)
+@example("F(+ 5)")
+@example("EXISTS 5 -5")
+@example("a LIKE -5")
+@example("a NOT -5")
+@example("- 2147483648")
+@example("-2147483648 -2147483648")
+@example("a OR a = a + a * (NOT - a NOT LIKE 'x' IN (1, f(), 2)")
+def test_the_parser_agrees_with_the_rules_of_the_grammar(text: str) -> None:
+    assume("\ud800" not in text)  # that is looked for before parsing
+    assert read(parsed, text) == read(parsed_by_rules, text)
+
+
 # --- the filter ---------------------------------------------------------------------------------
 
 
@@ -318,6 +356,40 @@ def test_the_filter_is_exact_for_times_by_their_start(moment: datetime, length: 
 def test_the_filter_round_trips_like_any_other(node: Any) -> None:
     found = Cesql(text_of(node)).filter
     assert Filter.from_json(found.to_json()) == found
+
+
+@contextlib.contextmanager
+def steps_max(steps: int) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(implied, "CESQL_FILTER_STEPS_MAX", steps)
+        yield
+
+
+# Patterns that need automata: an answer about them takes many steps, so budgets end within one.
+A = ("attribute", "a")
+hard_likes = st.tuples(
+    st.just("like"),
+    st.sampled_from([A, ("attribute", "b")]),
+    st.sampled_from(["%a_b%", "%c_d%", "%e%_f%", "a%b_c", "%xy%z", "x%_y"]),
+)
+
+
+@given(logic(hard_likes | conditions(scalars), 8), st.sampled_from((0, 100, 300, 1_000, 3_000, 6_000)))
+@example(("not", ("binary", "AND", ("call", "IS_BOOL", [A]), ("like", A, "%a_b%"))), 200)
+def test_steps_do_not_depend_on_what_was_asked_before(node: Any, steps: int) -> None:
+    counts = []
+    for was_asked in (False, True, False):
+        automaton.some_string.cache_clear()  # type: ignore[attr-defined]
+        strings.of_pieces.cache_clear()  # type: ignore[attr-defined]
+        if was_asked:
+            # Somebody with a larger budget has found more answers, and they are kept.
+            with steps_max(100_000):
+                _ = Cesql(text_of(node)).filter
+        with steps_max(steps):
+            before = steps_used()
+            routed = Cesql(text_of(node)).filter
+        counts.append((steps_used() - before, str(routed)))
+    assert counts[0] == counts[1] == counts[2]
 
 
 @given(st.datetimes(), st.integers(-840, 840))

@@ -9,9 +9,21 @@ from catchment.errors import CatchmentError
 from catchment.model.conjunction import Conjunction
 from catchment.model.constraint import OPERATORS, Constraint
 from catchment.model.expression import text_of
-from catchment.model.fast_path import parsed_expression_fast, parsed_fast, spelled_fast
+from catchment.model.fast_path import (
+    parsed_advertisement_fast,
+    parsed_expression_fast,
+    parsed_fast,
+    parsed_pattern_fast,
+    spelled_fast,
+)
 from catchment.model.filter import FILTER_SIZE_MAX, Filter
-from catchment.model.language import parse_any_filter
+from catchment.model.language import (
+    parse_advertisement,
+    parse_any_advertisement,
+    parse_any_filter,
+    parse_any_pattern,
+    parse_pattern,
+)
 from catchment.model.normal import normalized
 from tests import oracle, strategies
 
@@ -85,6 +97,63 @@ def test_one_walk_reads_what_the_grammar_reads(text) -> None:
 def test_one_walk_reads_every_expression(text) -> None:
     """Otherwise the test above would test nothing."""
     assert parsed_expression_fast(text) is not None
+
+
+def outcome(parse, text):
+    """What a parser makes of a text, or what it says."""
+    try:
+        return parse(text)
+    except CatchmentError as problem:
+        return str(problem)
+
+
+written_constraints = st.builds("{}{}".format, st.sampled_from(("", "", "not ")), constraint_texts)
+advertisement_texts = st.builds(mutated, st.lists(written_constraints, min_size=1, max_size=4).map(", ".join), edits)
+
+
+@given(advertisement_texts | texts)
+@example("not x = 1, not s prefix 'a'")
+@example("x = 1, ")
+@example("x = 1 and y = 2")
+@example(", x = 1")
+@example("")
+def test_an_advertisement_is_the_same_by_the_grammar(text) -> None:
+    assert outcome(parse_advertisement, text) == outcome(parse_any_advertisement, text)
+
+
+@given(st.lists(strategies.constraints.filter(lambda given: given.operator != "absent"), min_size=1, max_size=4))
+def test_every_advertisement_takes_the_fast_path(constraints) -> None:
+    assert parsed_advertisement_fast(", ".join(map(str, constraints))) is not None
+
+
+steps = st.builds(
+    "{}{}{}".format, st.sampled_from(("[", " [ ", "")), written_expressions, st.sampled_from(("]", " ] ", ""))
+)
+tails = st.sampled_from(
+    ("", "", " within 10m", " WITHIN 1h30m by x", "by `a b`, y.z", " within 0s", " within 10q", " by in", "->")
+)
+pattern_texts = st.builds(
+    lambda steps, tail, edits: mutated(" -> ".join(steps) + tail, edits),
+    st.lists(steps, min_size=1, max_size=3),
+    tails,
+    edits,
+)
+
+
+@given(pattern_texts)
+@example("x = 1 -> [y = '->' or y = ']'] within 10m by x, `within`")
+@example("[x = 1] y = 2")
+@example("[x = 1")
+@example("x = 1] -> y = 2")
+def test_a_pattern_is_the_same_by_the_grammar(text) -> None:
+    assert outcome(parse_pattern, text) == outcome(parse_any_pattern, text)
+
+
+@given(
+    st.lists(written_expressions, min_size=1, max_size=3), st.sampled_from(("", " within 10m", " within 1s by x, y"))
+)
+def test_every_pattern_takes_the_fast_path(steps, tail) -> None:
+    assert parsed_pattern_fast(" -> ".join(f"[{step}]" for step in steps) + tail) is not None
 
 
 @given(st.lists(strategies.constraints, min_size=1, max_size=4))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
+from itertools import product
 from typing import Generic
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from catchment.model.advertisement import Advertisement
 from catchment.model.constraint import Constraint, constraint
 from catchment.model.domain import Values
+from catchment.model.expression import Or
 from catchment.model.filter import Filter
 from catchment.model.strings import UNDECIDED
 from catchment.routing.poset import Case, K, Poset
@@ -288,6 +290,50 @@ grammed = strategies.small_string_filters | strategies.cased_filters | strategie
 
 @given(grammed, grammed)
 def test_grams_rule_out_no_filter_that_covers(wider, narrower):
-    if wider.routed.covers(narrower.routed) and narrower.routed.boxes:
-        needs, has = needed_by(wider.routed.boxes), had_by(narrower.routed.boxes[0])
-        assert needs & ~has == 0
+    """Two filters at random seldom cover one another; a filter and what it has in common with another always do."""
+    for covered in (narrower, wider & narrower):
+        if wider.routed.covers(covered.routed) and covered.routed.boxes:
+            needs, has = needed_by(wider.routed.boxes), had_by(covered.routed.boxes[0])
+            assert needs & ~has == 0
+
+
+texts = st.text(st.sampled_from("abAB?*É"), min_size=1, max_size=6)
+
+
+@st.composite
+def globs_and_texts(draw) -> tuple[str, str, bool]:
+    """A text, and a glob that matches it: some of its characters become `?`, some runs of them `*`."""
+    text = draw(texts)
+    parts = []
+    for character in text:
+        escaped = "\\" + character if character in "*?" else character
+        parts.append(draw(st.sampled_from((escaped, escaped, escaped, "?", "*", "*" + escaped))))
+    ignores_case = draw(st.booleans())
+    return "".join(parts), text.swapcase() if ignores_case and draw(st.booleans()) else text, ignores_case
+
+
+@given(globs_and_texts(), texts, st.sampled_from(("glob", "contains", "suffix")))
+@example(("a*b", "aXb", False), "c", "glob")
+@example(("a?b", "aXb", False), "c", "glob")
+@example(("É", "é", True), "c", "glob")
+def test_grams_of_a_glob_are_in_every_text_that_it_matches(drawn, other, operator):
+    pattern, text, ignores_case = drawn
+    glob = constraint("s", "glob nocase" if ignores_case else "glob", pattern)
+    wider, equal = Filter.of(glob), Filter.of(("s", "=", text))
+    assert wider.matches({"s": text})
+    assert needed_by(wider.routed.boxes) & ~had_by(equal.boxes[0]) == 0
+    # With one more alternative, only grams that both need are needed: of texts, of other values, of other names.
+    for alternative in (("s", operator, other), ("s", "=", 5), ("s", "absent"), ("t", "suffix", other)):
+        either = Filter.of_expression(Or((glob, constraint(*alternative)))).routed
+        for narrower in (equal, Filter.of(alternative)):
+            if narrower.is_normal and either.covers(narrower):
+                assert needed_by(either.boxes) & ~had_by(narrower.boxes[0]) == 0
+
+
+def test_grams_of_a_glob_rule_out_most_others():
+    """Otherwise the tests above would test nothing."""
+    filters = [Filter(f's glob "*{a}{b}?{c}*"') for a, b, c in product("abcde", repeat=3)]
+    passing = [
+        sum(needed_by(wider.boxes) & ~had_by(narrower.boxes[0]) == 0 for wider in filters) for narrower in filters
+    ]
+    assert max(passing) < len(filters) / 8

@@ -33,6 +33,7 @@ from catchment.wire.frames import (
     bytes_of,
     checked_bytes,
     delivery_frame,
+    durable_delivery_frame,
     frame,
     pieces,
 )
@@ -106,6 +107,15 @@ def _cuts(length):
 @given(KINDS[wire.Delivery])
 def test_a_delivery_whose_notification_was_encoded_before(message):
     made = delivery_frame(message.identity, message.subscriptions, message.notification.packed)
+    assert made == frame(message)
+
+
+@given(KINDS[wire.DurableDelivery])
+def test_a_durable_delivery_whose_notification_was_encoded_before(message):
+    notification = message.notification.packed
+    made = durable_delivery_frame(
+        message.identity, message.subscriptions, notification, message.log, message.epoch, message.lost
+    )
     assert made == frame(message)
 
 

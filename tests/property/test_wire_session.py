@@ -9,30 +9,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catchment.model.notification import Notification
+from catchment.routing.durable.messages import BETWEEN_STORAGES, Taken
 from catchment.routing.messages import Beat, Gap, LinkReport, Parting
 from catchment.routing.systems import SYSTEMS
+from catchment.wire.client_session import ClientSession
 from catchment.wire.frames import batch_frame, frame
 from catchment.wire.greetings import ThisBroker, request_problem
 from catchment.wire.messages import (
     Accepted,
     Batch,
+    Confirmed,
     Credit,
     Delivery,
+    DurableDelivery,
+    Effective,
     Hello,
     Look,
     Lost,
+    LostLog,
     Ping,
     Pong,
     Publish,
+    PublishStored,
     Refused,
     Request,
     Seen,
     SequenceDelivery,
     Unfit,
 )
-from catchment.wire.session import BrokerSession, ClientSession, Ended, Event, Published, Session, Write
+from catchment.wire.session import BrokerSession, Ended, Event, Published, Session, Write
 from catchment.wire.states import ESTABLISHED, State
-from tests.property.wire_messages import BATCHES, BY_UNION, KINDS, notifications, requests
+from tests.property.wire_messages import BATCHES, BY_UNION, KINDS, durable_requests, notifications, requests
 from tests.said import TO_BROKER
 from tests.unit.wire_sessions import IN_STATE, OURS, ROUTING
 
@@ -89,7 +96,7 @@ class End:
             case Hello():
                 assert isinstance(self.session, BrokerSession)
                 return self.session.welcome(CREDIT if event.role == "client" else 0)
-            case Request():
+            case Request() | PublishStored():
                 # Some are refused.
                 is_refused = event.number % 3 == 0
                 answer = Refused(event.number, "LimitError", "no") if is_refused else Accepted(event.number)
@@ -124,6 +131,9 @@ def _asks(made: Any) -> Step:
             case Look():
                 number, data = session.look(made.what, made.notification)
                 return data, Look(number, made.what, made.notification)
+            case PublishStored():
+                number, data = session.publish_stored(made.notifications, made.after)
+                return data, PublishStored(number, made.notifications, made.after)
             case _:
                 number, data = session.publish(made.notifications, made.number % 2 == 1)
                 return data, Publish(number, made.notifications)
@@ -146,19 +156,26 @@ def _forwards(batch: Batch[Any]) -> Step:
     return lambda end: (batch_frame(routed), routed)
 
 
-LINK_KINDS: tuple[type, ...] = (*SYSTEMS[ROUTING].messages, LinkReport, Beat, Parting, Gap)
+LINK_KINDS: tuple[type, ...] = (*SYSTEMS[ROUTING].messages, *BETWEEN_STORAGES, LinkReport, Beat, Parting, Gap)
+CLIENT_KINDS = (Delivery, SequenceDelivery, Lost, Gap, DurableDelivery, Confirmed, Effective, LostLog)
 
 note = st.builds(Notification, st.dictionaries(st.sampled_from("xyz"), st.integers(0, 9)))
+# Those with names that nobody may use are answered otherwise.
+allowed_requests = (requests | durable_requests).filter(lambda request: request_problem(request) is None)
 by_client = st.one_of(
-    # Those with names that nobody may use are answered otherwise.
-    st.builds(_asks, st.builds(Request, st.just(0), requests.filter(lambda request: request_problem(request) is None))),
+    st.builds(_asks, st.builds(Request, st.just(0), allowed_requests)),
     st.builds(_asks, KINDS[Look]),
+    st.builds(_says, KINDS[Taken]),
+    st.builds(
+        _asks,
+        st.builds(PublishStored, st.just(0), st.lists(note | notifications, max_size=3).map(tuple), st.integers(0, 9)),
+    ),
     st.builds(_asks, st.builds(Publish, st.integers(0, 1), st.lists(note | notifications, max_size=3).map(tuple))),
 )
 to_client = st.one_of(
     st.just(_ticks),
     st.builds(_says, st.builds(Credit, st.integers(0, 5))),
-    *(st.builds(_says, KINDS[kind]) for kind in (Delivery, SequenceDelivery, Lost, Gap)),
+    *(st.builds(_says, KINDS[kind]) for kind in CLIENT_KINDS),
 )
 between_brokers = st.one_of(
     st.just(_ticks),

@@ -10,6 +10,7 @@ from catchment.routing import messages as said
 from catchment.routing.baselines import messages as baseline
 from catchment.routing.baselines.messages import AddressedHeader, Graft, Prune, Registration
 from catchment.routing.content_graph import messages as graph
+from catchment.routing.durable import messages as durable
 from catchment.routing.grid import messages as grid
 from catchment.routing.parts.distance_vectors import Distances
 from catchment.routing.parts.link_states import Links
@@ -84,6 +85,22 @@ requests = st.one_of(
     st.builds(said.Suspend, texts),
     st.builds(said.Resume, texts),
 )
+places = st.integers(0, durable.ENTRIES_MAX)
+links_crossed = st.integers(0, durable.DIRECTED_HOPS_MAX)
+# A log, an identity or an id of a durable subscription: not empty.
+logs = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8)
+positions = st.dictionaries(logs, records, max_size=3)
+durable_requests = st.one_of(
+    st.builds(durable.SubscribeDurable, texts, texts, wanted, texts, st.booleans()),
+    st.builds(durable.CancelDurable, texts, texts),
+    st.builds(durable.Join, texts),
+    st.builds(durable.Leave, texts),
+    st.builds(durable.Rewind, texts, texts, records, st.none() | records),
+    st.builds(durable.Forget, texts),
+)
+shares = st.builds(
+    durable.Share, logs, records, records, records, several(st.tuples(places, several(texts))), records, records
+)
 held = st.builds(siena.Held, notifications, records, several(st.integers(0, PATTERN_FILTERS_MAX - 1)))
 seen = st.dictionaries(texts, some.ints, max_size=4)
 roles = st.sampled_from(("client", "broker"))
@@ -99,18 +116,62 @@ gateways = st.builds(grid.Gateway, st.tuples(brokers, brokers), st.integers(0, 8
 counted = several(st.builds(grid.Counted, texts, some.filters, st.integers(1, 2**31)))
 named_ids = several(st.tuples(st.binary(max_size=3), ids))
 KINDS: dict[type, st.SearchStrategy[Any]] = {
-    wire.Hello: st.builds(wire.Hello, st.tuples(counts, counts), roles, texts, seen, texts, counts, texts, texts),
-    wire.Welcome: st.builds(wire.Welcome, counts, texts, texts, counts, counts, texts, texts),
+    wire.Hello: st.builds(
+        wire.Hello,
+        st.tuples(counts, counts),
+        roles,
+        texts,
+        seen,
+        texts,
+        counts,
+        texts,
+        texts,
+        records,
+        positions,
+        texts,
+    ),
+    wire.Welcome: st.builds(
+        wire.Welcome, counts, texts, texts, counts, counts, texts, texts, counts, st.none() | records, records, texts
+    ),
     wire.Goodbye: st.builds(wire.Goodbye, texts, st.booleans()),
     wire.Ping: st.just(wire.Ping()),
     wire.Pong: st.just(wire.Pong()),
-    wire.Request: st.builds(wire.Request, numbers, requests),
+    wire.Request: st.builds(wire.Request, numbers, requests | durable_requests),
     wire.Publish: st.builds(wire.Publish, numbers, several(notifications)),
+    wire.PublishStored: st.builds(wire.PublishStored, numbers, several(notifications), st.none() | records),
+    durable.Taken: st.builds(durable.Taken, texts, logs, records),
     wire.Look: st.builds(wire.Look, numbers, st.sampled_from(("status", "explain")), st.none() | notifications),
     wire.Accepted: st.builds(wire.Accepted, numbers),
     wire.Refused: st.builds(wire.Refused, numbers, texts, texts),
     wire.Credit: st.builds(wire.Credit, counts),
     wire.Delivery: st.builds(wire.Delivery, texts, several(texts), notifications),
+    wire.DurableDelivery: st.builds(wire.DurableDelivery, texts, several(texts), notifications, logs, records, records),
+    wire.Confirmed: st.builds(wire.Confirmed, logs, records, texts, logs, st.booleans()),
+    wire.Effective: st.builds(wire.Effective, texts, texts, several(texts)),
+    wire.LostLog: st.builds(wire.LostLog, texts, texts, logs),
+    durable.Reach: st.builds(durable.Reach, brokers, records, several(st.tuples(brokers, costs)), logs),
+    durable.Durable: st.builds(durable.Durable, logs, logs, records, st.none() | wanted, brokers, texts, st.booleans()),
+    durable.Place: st.builds(
+        durable.Place, logs, records, st.none() | brokers, positions, positions, st.none() | records
+    ),
+    durable.Span: st.builds(
+        durable.Span,
+        brokers,
+        logs,
+        several(st.tuples(records, notifications)),
+        several(st.tuples(brokers, several(shares))),
+        links_crossed,
+    ),
+    durable.At: st.builds(durable.At, brokers, logs, logs, records, records, st.booleans(), links_crossed),
+    durable.Offer: st.builds(
+        durable.Offer, brokers, brokers, logs, st.none() | records, several(notifications), st.booleans(), links_crossed
+    ),
+    durable.Kept: st.builds(
+        durable.Kept,
+        *(brokers, brokers, logs, logs, records, st.booleans(), st.booleans(), records, texts, links_crossed),
+    ),
+    durable.Knows: st.builds(durable.Knows, brokers, brokers, logs, logs, records, links_crossed),
+    durable.Ask: st.builds(durable.Ask, brokers, brokers, logs, logs, records, links_crossed),
     wire.SequenceDelivery: st.builds(wire.SequenceDelivery, texts, texts, several(notifications)),
     wire.Lost: st.builds(wire.Lost, texts, counts),
     said.LinkReport: st.builds(said.LinkReport, records, records, records, records),

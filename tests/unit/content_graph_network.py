@@ -34,6 +34,9 @@ from catchment.routing.messages import (
 from catchment.routing.systems import system_named
 
 SECOND = 1_000_000
+# Links, and two filters of which the first covers the second.
+LINE = "AB BC"
+LEAGUE, TEAM = "league = 'AL'", "league = 'AL' and team = 'Boston'"
 # On its way: sender, receiver, and a message or a batch.
 Parcel = tuple[str, str, BrokerMessage | tuple[Routed, ...]]
 
@@ -159,3 +162,16 @@ class Brokers:
         got = [content.get("n") for _, content, _ in self.delivered]
         self.delivered.clear()
         return got
+
+
+def nodes(brokers: Brokers, name: str) -> dict[str, int]:
+    """The nodes of a broker's clients, by filter."""
+    return {str(filter): node for filter, node in brokers.place(name).edge.nodes.items()}
+
+
+def node_of(brokers: Brokers, filter: str) -> int:
+    rendezvous = brokers.place("A").rendezvous
+    assert rendezvous is not None
+    node = rendezvous.preprocessor.find(Filter(filter))
+    assert node is not None
+    return node

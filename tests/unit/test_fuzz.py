@@ -66,7 +66,7 @@ def reading_raises_what_is_no_error_of_ours(patch: pytest.MonkeyPatch) -> FuzzRu
 
 def a_bad_body_is_answered_twice(patch: pytest.MonkeyPatch) -> FuzzRun:
     patch.setattr(HttpConnection, "send_400_response", HttpConnection.__base__.send_400_response)  # type: ignore[union-attr]
-    return FuzzRun("requests", 0, 100)
+    return FuzzRun("requests", 5, 100)
 
 
 def memory_grows(patch: pytest.MonkeyPatch) -> FuzzRun:

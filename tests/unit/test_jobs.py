@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -12,69 +12,24 @@ from catchment.errors import BadIdError, BadNotificationError
 from catchment.model.budget import steps_used
 from catchment.model.filter import RELATION_STEPS_MAX
 from catchment.node import Node
-from catchment.node.jobs import SLICE_CANCELLED_MAX, SLICE_COMPARED_MAX, SLICE_STEPS_MAX, TURN
+from catchment.node.jobs import SLICE_CANCELLED_MAX, SLICE_COMPARED_MAX, SLICE_PUBLISHED_MAX, SLICE_STEPS_MAX
 from catchment.node.kept import ClientState
 from catchment.routing.messages import (
     Advertise,
     Cancel,
     CancelMany,
-    Client,
     ClientRequest,
     MapIdentity,
-    Neighbor,
     Refuse,
-    SetTimer,
     Subscribe,
     Unadvertise,
     Unsubscribe,
 )
-from catchment.routing.siena.acyclic import AcyclicCore
 from catchment.routing.siena.advertising import AdvertisingCore
 from catchment.routing.siena.messages import Interest
 from catchment.wire.messages import Request
+from tests.unit.busy_node import ALICE, BOB, MANY, Busy
 from tests.unit.test_node import Outlet
-
-ALICE, BOB, SOUTH = Client("alice"), Client("bob"), Neighbor("south")
-MANY = 3 * SLICE_CANCELLED_MAX + 5
-
-
-class Busy:
-    """A node with two clients and a link, whose turns are counted."""
-
-    def __init__(self, core=AcyclicCore) -> None:
-        self.timers: list[SetTimer] = []
-        self.node = Node("n", core("n"), lambda: 7, self.timers.append)
-        self.alice, self.bob, self.south = Outlet(), Outlet(), Outlet()
-        self.node.client_up(ALICE, "alice", {}, self.alice)
-        self.node.client_up(BOB, "bob", {}, self.bob)
-        self.node.link_up(SOUTH, 1, self.south)
-
-    def subscribe(self, count: int = MANY) -> None:
-        for number in range(count):
-            self.node.requested(ALICE, 1, Subscribe("alice", str(number), Filter(f"x = {number}")))
-        self.alice.taken(), self.south.taken()
-
-    def publish(self, x: int) -> None:
-        publication = Notification({"x": x}, source="bob", seq=x + 1)
-        self.node.published(BOB, [(0, [publication])])
-
-    def turn(self) -> bool:
-        if not self.timers:
-            return False
-        assert [(timer.name, timer.is_idle) for timer in self.timers] == [(TURN, False)]
-        self.timers.clear()
-        self.node.timer_fired(TURN)
-        return True
-
-    def turns(self) -> int:
-        count = 0
-        while self.turn():
-            count += 1
-        return count
-
-    @property
-    def subscriptions(self) -> int:
-        return self.node.core.clients.subscriptions_count
 
 
 def test_a_client_that_goes_is_taken_down_in_slices():
@@ -87,7 +42,7 @@ def test_a_client_that_goes_is_taken_down_in_slices():
     assert left[0] == MANY - SLICE_CANCELLED_MAX
     assert all(before - after <= SLICE_CANCELLED_MAX for before, after in pairwise(left))
     assert left[-1] == 0
-    assert "alice" not in busy.node.core.clients
+    assert "alice" not in busy.core.clients
     # The neighbor hears one message for each slice.
     heard = [message for message in busy.south.taken() if isinstance(message, Interest)]
     assert sum(len(message.withdrawn) for message in heard) == MANY
@@ -142,7 +97,7 @@ def test_whoever_names_an_identity_that_is_busy_waits():
     assert busy.bob.taken() == [("answer", 3, []), ("answer", 4, []), "resumed"]
     # As if Alice's end had come before it: the identity is Bob's now.
     assert busy.subscriptions == 2
-    assert busy.node.core.clients.wants_of("alice") == {"0": Filter("x = 9")}
+    assert busy.core.clients.wants_of("alice") == {"0": Filter("x = 9")}
 
 
 def test_a_client_that_waits_may_go_and_come_and_go():
@@ -155,7 +110,7 @@ def test_a_client_that_waits_may_go_and_come_and_go():
     busy.node.client_down(ALICE)
     busy.turns()
     assert busy.subscriptions == 0
-    assert busy.node.core.leftovers() == []
+    assert busy.core.leftovers() == []
 
 
 def test_a_handler_that_comes_back_waits_too():
@@ -166,7 +121,7 @@ def test_a_handler_that_comes_back_waits_too():
     busy.node.requested(BOB, 6, MapIdentity("bob", "alice"))
     busy.turns()
     # The mapping came after the end of the first Alice: it does not end with her.
-    assert "bob" in busy.node.core.clients
+    assert "bob" in busy.core.clients
 
 
 UNWANTED = Filter(" or ".join(f"(y > {i} and z < {i})" for i in range(100)))
@@ -197,6 +152,61 @@ def test_an_unsubscription_is_compared_in_slices(wanted):
     assert [each for each in answers if each[0] == "answer"] == [("answer", 9, []), ("answer", 10, [])]
 
 
+def test_a_long_publication_is_handled_in_slices_and_answered_once():
+    busy = Busy()
+    many = 2 * SLICE_PUBLISHED_MAX + 1
+    busy.node.requested(ALICE, 1, Subscribe("alice", "all", Filter("x any")))
+    first = [Notification({"x": number}, source="bob", seq=number + 1) for number in range(many)]
+    last = Notification({"x": -1}, source="bob", seq=many + 1)
+    busy.alice.taken()
+    # The second publication of the read is refused as a whole: its number goes back.
+    busy.node.published(BOB, [(5, first), (6, first[:1])])
+    busy.node.published(BOB, [(7, [last])])
+    busy.node.client_down(BOB)
+    delivered = [len(busy.alice.taken())]
+    assert busy.bob.put == ["paused", "paused"]
+    while busy.turn():
+        delivered.append(len(busy.alice.taken()))
+    assert delivered == [SLICE_PUBLISHED_MAX, SLICE_PUBLISHED_MAX, 2]
+    answers = [each for each in busy.bob.taken() if isinstance(each, tuple)]
+    assert [(number, bool(refusals)) for _, number, refusals in answers] == [(5, False), (6, True), (7, False)]
+    assert "bob" not in busy.core.clients
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_stood_behind_a_wide_filter_is_not_stated_before_it_is_cancelled_too(is_first, monkeypatch):
+    busy = Busy()
+    wide = Subscribe("alice", "wide", Filter("x any"))
+    if is_first:
+        busy.node.requested(ALICE, 1, wide)
+    busy.subscribe(MANY)
+    if not is_first:
+        busy.node.requested(ALICE, 1, wide)
+    for id, text in (("narrow", "x = 5 and y = 1"), ("other", "y = 2")):
+        busy.node.requested(ALICE, 1, Subscribe("alice", id, Filter(text)))
+    busy.south.taken()
+    entered: list[object] = []
+    subscribe = busy.core.interest.subscribe
+
+    def counted(*given: object) -> Any:
+        entered.append(given)
+        return subscribe(*given)
+
+    monkeypatch.setattr(busy.core.interest, "subscribe", counted)
+    busy.node.requested(ALICE, 9, Unsubscribe("alice", Filter("x any")))
+    busy.turns()
+    assert entered == []
+    assert busy.core.clients.wants_of("alice") == {"other": Filter("y = 2")}
+    assert busy.core.interest.held_by("alice") == (Filter("y = 2"),)
+    # What stays, though it stood behind one that goes, is stated: no filter but its own may say that it is covered.
+    busy.node.requested(ALICE, 1, wide)
+    busy.node.requested(ALICE, 1, Subscribe("alice", "narrow", Filter("x = 5 and y = 1")))
+    busy.node.ask(ALICE, Cancel("alice", "wide"))
+    assert set(busy.core.interest.held_by("alice")) == {Filter("y = 2"), Filter("x = 5 and y = 1")}
+    busy.core.on_message(CancelMany("alice", ("narrow",), going=frozenset(["narrow"])), ALICE, 8)
+    assert busy.core.interest.held_by("alice") == (Filter("y = 2"),)
+
+
 def test_small_requests_take_no_turn():
     busy = Busy()
     busy.subscribe(SLICE_CANCELLED_MAX)
@@ -213,10 +223,10 @@ def test_advertisements_are_compared_and_withdrawn_in_slices(monkeypatch):
     monkeypatch.setattr("catchment.node.sliced.SLICE_COMPARED_MAX", 10)
     busy.node.requested(ALICE, 9, Unadvertise("alice", Advertisement("x < 10")))
     assert busy.turns() >= MANY // 10
-    assert len(busy.node.core.clients.advertisements_of("alice")) == MANY - 10
+    assert len(busy.core.clients.advertisements_of("alice")) == MANY - 10
     busy.node.client_down(ALICE)
     assert busy.turns() > 1
-    assert busy.node.core.leftovers() == []
+    assert busy.core.leftovers() == []
 
 
 def test_a_slice_of_cancellations_is_no_message_of_clients():

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from catchment.broker.config import Address, read_config
+from catchment.broker.config import Address, StoreConfig, read_config
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
 HTTP_PAGE = (ROOT / "docs" / "http.md").read_text("utf-8")
+WEBHOOKS_PAGE = (ROOT / "docs" / "webhooks.md").read_text("utf-8")
 PROTOCOL_PAGE = (ROOT / "docs" / "protocol.md").read_text("utf-8")
 LIMITS_IN = (
     "broker.allowance",
@@ -24,6 +25,7 @@ LIMITS_IN = (
     "broker.server",
     "broker.turns",
     "broker.status",
+    "broker.storing",
     "matching.matcher",
     "model.advertisement",
     "model.cesql.implied",
@@ -63,6 +65,7 @@ LIMITS_IN = (
     "node.gaps",
     "routing.siena.thinning",
     "wire.session",
+    "routing.siena.messages",
 )
 
 
@@ -94,13 +97,29 @@ def test_limits_are_those_of_the_code(row: list[str]):
 HTTP_MODULES = (
     "binding",
     "delivery_log",
+    "durable_client",
+    "durable_streams",
     "filters",
     "gate",
+    "interest",
     "pages",
     "protocols",
+    "requests",
     "server",
     "streams",
     "subscriptions",
+)
+WEBHOOK_MODULES = (
+    "broker.http.webhooks.answers",
+    "broker.http.webhooks.message",
+    "broker.http.webhooks.pacing",
+    "broker.http.webhooks.permission",
+    "broker.http.webhooks.registry",
+    "broker.http.webhooks.resource",
+    "broker.http.webhooks.sinks",
+    "broker.http.webhooks.webhook",
+    "broker.targets",
+    "broker.webhook_settings",
 )
 
 
@@ -112,9 +131,24 @@ def test_limits_over_http_are_those_of_the_code(row: list[str]):
         assert values_of_code(name, modules) == {value}, name
 
 
+@pytest.mark.parametrize("row", rows("limit", WEBHOOKS_PAGE), ids=lambda row: row[0])
+def test_limits_of_webhooks_are_those_of_the_code(row: list[str]):
+    names = re.findall(r"`(\w+)`", row[0])
+    for name, value in zip(names, values_in(row[1]), strict=False):
+        assert values_of_code(name, WEBHOOK_MODULES) == {value}, name
+
+
+def test_the_configuration_of_webhooks_is_read(tmp_path: Path):
+    (text,) = re.findall(r"^```toml\n(.*?)^```", WEBHOOKS_PAGE, re.MULTILINE | re.DOTALL)
+    (tmp_path / "broker.toml").write_text(text, "utf-8")
+    settings = read_config(tmp_path / "broker.toml").webhooks
+    assert settings.allow == ("10.0.0.0/8", "sink.internal")
+    assert (settings.origin, settings.callback) == ("broker.example", "https://broker.example")
+
+
 def test_every_limit_of_brokers_and_of_the_wire_is_on_a_page():
     """A limit that nobody can read about is a surprise."""
-    pages = PAGE + HTTP_PAGE + PROTOCOL_PAGE
+    pages = PAGE + HTTP_PAGE + WEBHOOKS_PAGE + PROTOCOL_PAGE
     limits = [
         name
         for package in ("broker", "wire")
@@ -141,12 +175,13 @@ def test_the_page_has_every_budget():
 
 def test_the_configuration_of_the_page_is_read(tmp_path: Path):
     files = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    assert len(files) == 2
+    assert len(files) == 3
     configs = []
     for text in files:
         (tmp_path / "broker.toml").write_text(text, "utf-8")
         configs.append(read_config(tmp_path / "broker.toml"))
-    general, hierarchical = configs
+    general, hierarchical, storage = configs
+    assert storage.store == StoreConfig("/var/lib/catchment/north.db", "", 7, 10_000_000_000, 1)
     assert general.costs == {Address("south.example", 7400): 3}
     assert general.http == Address("127.0.0.1", 7480)
     assert general.allowed_hosts == ("north.example",)
@@ -155,5 +190,5 @@ def test_the_configuration_of_the_page_is_read(tmp_path: Path):
 
 def test_the_page_has_every_log_message():
     sources = "".join(path.read_text("utf-8") for path in (ROOT / "src/catchment/broker").rglob("*.py"))
-    logged = set(re.findall(r"""(?:log\.(?:debug|info|warning)|self\._warn)\(\s*"([^"]+)\"""", sources))
+    logged = set(re.findall(r"""(?:log\.(?:debug|info|warning|error)|self\._warn)\(\s*"([^"]+)\"""", sources))
     assert {name for row in rows("message") for name in re.findall(r"`([^`]+)`", row[0])} == logged

@@ -260,6 +260,18 @@ CASES: dict[str, tuple[dict[str, Any], str, list[dict[str, Any]], list[dict[str,
         [{"class": "boston"}, {"class": "american"}],
         [{"class": "boston, american"}, {"class": "cubs"}],
     ),
+    "queries": (
+        {"kind": "queries"},
+        "query = 'SELECT * FROM games WHERE runs > 3'",
+        [{"relation": "games", "runs": 4}],
+        [{"relation": "games", "runs": 3}, {"relation": "news", "runs": 4}],
+    ),
+    "types": (
+        {"kind": "classes", "attribute": "type", "name": f"{__name__}:Vehicle"},
+        "type = 'Car'",
+        [{"type": "Car"}, {"type": "Amphibian"}],
+        [{"type": "Vehicle"}, {"type": "Boat"}],
+    ),
     "application": (
         {"kind": "application", "name": f"{__name__}:Length"},
         "size = 5",
@@ -267,6 +279,19 @@ CASES: dict[str, tuple[dict[str, Any], str, list[dict[str, Any]], list[dict[str,
         [{"text": "no"}],
     ),
 }
+
+
+class Vehicle:
+    """A type of messages with its subtypes (§6.4: an interface by types, as in DACE)."""
+
+
+class Car(Vehicle): ...
+
+
+class Boat(Vehicle): ...
+
+
+class Amphibian(Car, Boat): ...
 
 
 @pytest.mark.parametrize("preprocessing", ["distributed", "central"])
@@ -306,7 +331,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "preprocessors.md").read_text("utf-
 def test_the_configuration_of_the_page_is_read(tmp_path: Path):
     (text,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     (tmp_path / "broker.toml").write_text(text, "utf-8")
-    core: Any = read_config(tmp_path / "broker.toml").make_core()
+    core: Any = read_config(tmp_path / "broker.toml").make_core().inner
     kinds = {name: type(place.router.copy.tagger).__name__ for name, place in core.places.items()}
     assert kinds == {"news": "KindTagger", "games": "KindTagger", "traffic": "KindTagger", "default": "FilterTagger"}
 

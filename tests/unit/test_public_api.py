@@ -121,7 +121,7 @@ class Subscription(id, client, wanted)
     method to_json()
     attribute wanted
 function connect(url='', *, identity=None, reconnect=True, seen=None, on_gap=None)
-function connect_blocking(url='', *, identity=None, reconnect=True)
+function connect_blocking(url='', *, identity=None, reconnect=True, on_gap=None)
 """
 
 # What a Matcher gives back.

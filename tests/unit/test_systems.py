@@ -92,6 +92,6 @@ def test_a_system_of_somebody_elses_is_there_for_a_while():
     own = RoutingSystem("own", "nothing", SYSTEMS["flooding"].settings, SYSTEMS["flooding"].make)
     with added(own):
         assert system_named("own") is own
-        assert Config(routing="own").make_core().inspect().tables == ()
+        assert Config(routing="own").make_core().inner.inspect().tables == ()
     assert "own" not in SYSTEMS
     assert DEFAULT_SYSTEM in SYSTEMS

@@ -12,6 +12,7 @@ from catchment.model.filter import Filter
 from catchment.routing.messages import Header, Routed, Said
 from catchment.routing.siena.messages import Advertised, Interest, OriginHeader, Wants
 from catchment.routing.systems import SYSTEMS
+from catchment.wire.client_session import ClientSession
 from catchment.wire.frames import (
     FRAME_BYTES_MAX,
     HELLO_BYTES_MAX,
@@ -40,7 +41,6 @@ from catchment.wire.session import (
     HANDSHAKE_S,
     SILENT_TICKS_MAX,
     BrokerSession,
-    ClientSession,
     Ended,
     Published,
     Session,

@@ -8,8 +8,10 @@ import msgspec
 
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
+from catchment.routing.durable.messages import Taken
 from catchment.routing.messages import Beat, Gap, LinkReport, Parting, Subscribe
 from catchment.routing.siena.messages import OriginHeader, Wants
+from catchment.wire.client_session import ClientSession
 from catchment.wire.frames import (
     VERSION,
     Decoder,
@@ -19,16 +21,21 @@ from catchment.wire.greetings import ThisBroker
 from catchment.wire.messages import (
     Accepted,
     Batch,
+    Confirmed,
     Credit,
     Delivery,
+    DurableDelivery,
+    Effective,
     Goodbye,
     Hello,
     Look,
     Lost,
+    LostLog,
     Parcel,
     Ping,
     Pong,
     Publish,
+    PublishStored,
     Refused,
     Request,
     Seen,
@@ -37,7 +44,6 @@ from catchment.wire.messages import (
 )
 from catchment.wire.session import (
     BrokerSession,
-    ClientSession,
     Ended,
     Session,
 )
@@ -64,12 +70,18 @@ MESSAGES: tuple[Any, ...] = (
     Pong(),
     REQUEST,
     Publish(2, (NOTE,)),
+    PublishStored(4, (NOTE,), 3),
+    Taken("alice", "ab12", 5),
     Look(3, "status"),
     Accepted(1),
     Refused(1, "LimitError", "too many"),
     Seen(1, {}),
     Credit(7),
     Delivery("alice", ("s",), NOTE),
+    DurableDelivery("alice", ("s",), NOTE, "ab12", 7, 1),
+    Confirmed("p", 1, "ours", "ab12", settled=False),
+    Effective("alice", "s", ("south",)),
+    LostLog("alice", "south", "cd34"),
     SequenceDelivery("alice", "s", (NOTE,)),
     Lost("alice", 3),
     Gap("north/7/1", 2, ("north", "south"), 5, 9, 3),

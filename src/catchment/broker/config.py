@@ -8,6 +8,16 @@ neighbors = ["127.0.0.1:7401", "catchment://south.example:7400"]
 routing = "siena general"
 costs = { "127.0.0.1:7401" = 3 }
 
+[store]
+url = "north.db"            # a path, sqlite:///path or postgresql://…: then this broker is a storage
+storage = "south"           # instead of a url: the broker that keeps what is published here. Default: the nearest
+keep_days = 7               # drop what is older, taken or not, and tell whoever was due; default: nothing is dropped
+bytes_max = 10_000_000_000  # the same for what is more
+retain_days = 1             # keep what everybody has taken for so long, so that subscribers can go back to it
+
+[webhooks]
+allow = ["10.0.0.0/8"]      # where webhooks may go besides public addresses: `webhook_settings.py`
+
 [settings]                  # of the routing system, if it has any: `routing/systems.py`
 master = "south"            # siena hierarchical: the broker above; without one it is the root
 """
@@ -18,19 +28,25 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Meta, Struct, ValidationError, convert
 
 from catchment.broker.hosts import ALLOWED_HOSTS_MAX, host_name
+from catchment.broker.webhook_settings import WebhookSettings
 from catchment.errors import InputError, shown
 from catchment.model.names import name_refusal
-from catchment.routing.core import RoutingCore
+from catchment.routing.durable.core import DurableCore
+from catchment.routing.durable.settings import DurableSettings
+from catchment.routing.messages import SECOND
+from catchment.routing.stored import Opened
 from catchment.routing.systems import DEFAULT_SYSTEM, live_system_named
+from catchment.store.interface import Retention
 
 DEFAULT_PORT: Final = 7400
 DEFAULT_HTTP_PORT: Final = 7480
 CONFIG_BYTES_MAX: Final = 1_048_576
+DAY: Final = 86_400 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +68,29 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+class StoreConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[store]`."""
+
+    url: str = ""
+    storage: str = ""
+    keep_days: Annotated[float, Meta(gt=0)] | None = None
+    bytes_max: Annotated[int, Meta(ge=1)] | None = None
+    retain_days: Annotated[float, Meta(ge=0)] = 0.0
+
+    def check(self) -> None:
+        if self.url and self.storage:
+            raise InputError("store: url is for a broker that keeps records itself, storage for one that does not")
+        if self.storage and (refusal := name_refusal(self.storage)):
+            raise InputError(f"store: storage: {refusal}")
+        if not self.url and (self.keep_days is not None or self.bytes_max is not None or self.retain_days):
+            raise InputError("store: keep_days, bytes_max and retain_days are for a broker that has a store: add url")
+
+    @property
+    def retention(self) -> Retention:
+        age = None if self.keep_days is None else int(self.keep_days * DAY)
+        return Retention(age, self.bytes_max, int(self.retain_days * DAY))
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     name: str = "broker"
@@ -63,15 +102,20 @@ class Config:
     settings: Mapping[str, Any] = field(default_factory=dict)
     http: Address | None = None
     allowed_hosts: tuple[str, ...] = ()
+    store: StoreConfig = field(default_factory=StoreConfig)
+    webhooks: WebhookSettings = field(default_factory=WebhookSettings)
 
     def __post_init__(self) -> None:
+        self.store.check()
         _check_hosts(self.allowed_hosts)
         live_system_named(self.routing).settings_of(self.settings)
         if refusal := name_refusal(self.name):
             raise InputError(f"name: {refusal}")
 
-    def make_core(self) -> RoutingCore[Any]:
-        return live_system_named(self.routing).core(self.name, self.settings)
+    def make_core(self, opened: Opened | None = None) -> DurableCore:
+        """The core of the routing system, and around it durable delivery. `opened` is what is in the broker's store."""
+        inner = live_system_named(self.routing).core(self.name, self.settings)
+        return DurableCore(self.name, inner, opened, DurableSettings(storage=self.store.storage))
 
 
 def _check_hosts(names: tuple[str, ...]) -> None:
@@ -91,6 +135,8 @@ class _Table(Struct, forbid_unknown_fields=True):
     settings: dict[str, Any] = {}
     http: str | None = None
     allowed_hosts: list[str] = []
+    store: StoreConfig = StoreConfig()
+    webhooks: WebhookSettings = WebhookSettings()
 
 
 def read_config(path: Path) -> Config:
@@ -113,4 +159,6 @@ def read_config(path: Path) -> Config:
         table.settings,
         None if table.http is None else Address.parse(table.http, DEFAULT_HTTP_PORT),
         tuple(table.allowed_hosts),
+        table.store,
+        table.webhooks,
     )

@@ -191,9 +191,11 @@ class Connection(asyncio.Protocol):
 
     # --- who is there ---
 
-    def welcome(self, credit: int = 0, now: int = 0, last_seq: int | None = None) -> None:
+    def welcome(
+        self, credit: int = 0, now: int = 0, last_seq: int | None = None, session: int = 0, storage: str = ""
+    ) -> None:
         """Answers the greeting that has come; the arguments are for a client."""
-        self.put(self.session.welcome(credit, now, last_seq))
+        self.put(self.session.welcome(credit, now, last_seq, session, storage))
 
     def known_as(self, who: Client | Neighbor) -> None:
         """The session is established, and the owner keeps it."""

@@ -5,6 +5,8 @@ unless a link is congested: then it waits until that link has drained. A client 
 loses its connection. Credit counts notifications. When what waits for a link has become too many bytes, the broker
 reads nothing from its publishers until the link has drained.
 
+The broker also holds credit back while so much waits for its disk (`storing.py`) that it is behind.
+
 Only publishers of this broker wait. Links are always read, so that no two brokers wait for each other. If what links
 bring is more than the outbox of another link holds, the broker gives that link up and counts it.
 """
@@ -42,6 +44,8 @@ class Credits:
         self.held: dict[Connection, None] = {}
         # Links that the broker has given up because too much waited for them, and the bytes lost with them.
         self.links_given_up = self.bytes_given_up = 0
+        # Whether the store is behind.
+        self.is_store_behind: Callable[[], bool] = lambda: False
         self._warned_at = now() - CONGESTION_WARNING_S
 
     # --- publishers ---
@@ -59,7 +63,7 @@ class Credits:
     def handled(self, publisher: Connection) -> None:
         """Gives back the credit for what the publisher has sent, unless a link is congested."""
         if not self.congested:
-            if self.owed.get(publisher, 0) >= CREDIT // 4:
+            if self.owed.get(publisher, 0) >= CREDIT // 4 and not self.is_store_behind():
                 # In large pieces: a quarter of the credit at a time.
                 publisher.send(Credit(self.owed.pop(publisher)))
         elif self._is_full:
@@ -83,6 +87,11 @@ class Credits:
             held, self.held = self.held, {}
             for publisher in held:
                 publisher.release()
+
+    def store_relieved(self) -> None:
+        """The store has caught up."""
+        for publisher in list(self.owed):
+            self.handled(publisher)
 
     @property
     def _is_full(self) -> bool:

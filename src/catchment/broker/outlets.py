@@ -11,9 +11,21 @@ from typing import Final
 
 from catchment.broker.connection import Connection
 from catchment.errors import BadNumberError
+from catchment.routing.durable.messages import Confirm, TakeEffect, TellLostLog
 from catchment.routing.messages import BrokerMessage, Deliver, DeliverSequence, Gap, LinkMessage, Refuse, Routed
-from catchment.wire.frames import batch_frame, delivery_frame, pieces
-from catchment.wire.messages import Accepted, Batch, Delivery, Lost, Refused, SequenceDelivery
+from catchment.wire.frames import batch_frame, delivery_frame, durable_delivery_frame, pieces
+from catchment.wire.messages import (
+    Accepted,
+    Batch,
+    Confirmed,
+    Delivery,
+    DurableDelivery,
+    Effective,
+    Lost,
+    LostLog,
+    Refused,
+    SequenceDelivery,
+)
 
 # Notifications in one frame to a neighbor: some hundred kilobytes of small ones.
 FORWARD_MAX: Final = 1_024
@@ -22,10 +34,26 @@ FORWARD_MAX: Final = 1_024
 class FramesToClient:
     def __init__(self, connection: Connection) -> None:
         assert connection.session.may_send(Delivery, SequenceDelivery, Lost, Gap, Accepted, Refused)
+        assert connection.session.may_send(DurableDelivery, Confirmed, Effective, LostLog)
         self._connection = connection
 
     def deliver(self, delivery: Deliver) -> None:
-        self._connection.put(delivery_frame(delivery.identity, delivery.subscriptions, delivery.notification.packed))
+        notification = delivery.notification.packed
+        if delivery.log:
+            log, epoch, lost = delivery.log, delivery.epoch, delivery.lost
+            made = durable_delivery_frame(delivery.identity, delivery.subscriptions, notification, log, epoch, lost)
+        else:
+            made = delivery_frame(delivery.identity, delivery.subscriptions, notification)
+        self._connection.put(made)
+
+    def confirm(self, confirm: Confirm) -> None:
+        self._connection.send(Confirmed(confirm.source, confirm.seq, confirm.storage, confirm.log, confirm.settled))
+
+    def take_effect(self, effect: TakeEffect) -> None:
+        self._connection.send(Effective(effect.identity, effect.id, effect.missing))
+
+    def tell_lost_log(self, lost: TellLostLog) -> None:
+        self._connection.send(LostLog(lost.identity, lost.storage, lost.log))
 
     def deliver_sequence(self, delivery: DeliverSequence) -> None:
         self._connection.send(SequenceDelivery(delivery.identity, delivery.subscription, delivery.notifications))
@@ -69,6 +97,12 @@ class FramesToNeighbor:
             self._connection.put(batch_frame(piece))
             sent += 1
         return sent
+
+    def pause(self) -> None:
+        self._connection.hold("job")
+
+    def resume(self) -> None:
+        self._connection.release("job")
 
     def end(self, reason: str) -> None:
         self._connection.end(reason)

@@ -33,13 +33,28 @@ from catchment.broker.outboxes import Outboxes
 from catchment.broker.outlets import FramesToClient, FramesToNeighbor
 from catchment.broker.rivals import Rivals
 from catchment.broker.status import status_of
+from catchment.broker.storing import opened_store
+from catchment.broker.timers import Timers
 from catchment.broker.turns import Turns
 from catchment.errors import CatchmentError, shown
 from catchment.node import Node
-from catchment.routing.messages import BrokerMessage, Client, Gap, LinkMessage, Neighbor, SetTimer, Time, instant_of
+from catchment.routing.durable.messages import Taken
+from catchment.routing.messages import BrokerMessage, Client, Gap, LinkMessage, Neighbor, Time, instant_of
 from catchment.routing.systems import SYSTEMS
 from catchment.wire.greetings import ThisBroker
-from catchment.wire.messages import Batch, Hello, Look, Publish, Refused, Request, Seen, Unfit, Welcome, between_brokers
+from catchment.wire.messages import (
+    Batch,
+    Hello,
+    Look,
+    Publish,
+    PublishStored,
+    Refused,
+    Request,
+    Seen,
+    Unfit,
+    Welcome,
+    between_brokers,
+)
 from catchment.wire.session import TICK_S, Answered, BrokerSession, Ended, Event, Published
 
 if TYPE_CHECKING:
@@ -64,19 +79,26 @@ class Broker:
         self.instance = os.urandom(8).hex()
         self.address = config.listen
         self._loop = asyncio.get_running_loop()
-        self.node = Node(config.name, config.make_core(), _now, self._set_timer)
+        self._timers = Timers(self._loop, lambda: _now(), lambda name: self.node.timer_fired(name))  # noqa: PLW0108
+        # The store, if this broker is a storage.
+        self.storing = opened_store(config, self._loop, _now)
+        opened = None if self.storing is None else self.storing.opened
+        self.core = config.make_core(opened)
+        self.node = Node(config.name, self.core, _now, self._timers.set, store=self.storing)
         self.node.on_gap = self._log_gap
         system = SYSTEMS[config.routing]
         # What a neighbor may say: no other system's messages, no other header.
         language = between_brokers(system.messages, system.header)
         self._this = ThisBroker(config.name, config.routing, language, self.instance)
-        self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._idle_timers: set[str] = set()
         self._connections: dict[Connection, None] = {}
         # Those that were welcomed, one for each client and neighbor.
         self._by_who: dict[Client | Neighbor, Connection] = {}
         self._rivals = Rivals(self._loop, self._welcome_client, self._refuse_client)
         self.credits = Credits(config.name, self._loop.time)
+        if self.storing is not None:
+            self.storing.say = self.node.store_said
+            self.storing.relieved = self.credits.store_relieved
+            self.credits.is_store_behind = lambda: self.storing is not None and self.storing.is_behind
         self.explaining = Explaining(self.node)
         self.turns = Turns(self._loop.time, self._loop.call_soon)
         self.half_sent = HalfSent()
@@ -98,7 +120,12 @@ class Broker:
 
     async def start(self) -> None:
         config = self.config
-        self._server = await self._loop.create_server(self._incoming, config.listen.host, config.listen.port)
+        try:
+            self._server = await self._loop.create_server(self._incoming, config.listen.host, config.listen.port)
+        finally:
+            # It closes the store if the broker does not start.
+            if self.storing is not None:
+                self.storing.start(is_needed=self._server is not None)
         host, port = self._server.sockets[0].getsockname()[:2]
         self.address = Address(host, port)
         await self._start_http()
@@ -136,11 +163,20 @@ class Broker:
             task.cancel()
         self.explaining.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for handle in self._timers.values():
-            handle.cancel()
+        self._timers.stop()
+        await self._flush_store()
         await asyncio.gather(self._drain(), self._stop_http())
+        if self.storing is not None:
+            await self.storing.close()
         self._stopped.set()
         log.info("stopped", extra={"broker": self.config.name})
+
+    async def _flush_store(self) -> None:
+        """What was accepted is synced and confirmed before anybody is told that the broker ends."""
+        if self.storing is not None:
+            for connection in self._connections:
+                connection.hold("stopping")
+            await self.storing.flush()
 
     async def _drain(self) -> None:
         reason = f"{self.config.name} is shutting down"
@@ -163,21 +199,6 @@ class Broker:
 
     async def stopped(self) -> None:
         await self._stopped.wait()
-
-    # --- timers ---
-
-    def _set_timer(self, timer: SetTimer) -> None:
-        if self._is_stopping:
-            return
-        if (before := self._timers.pop(timer.name, None)) is not None:
-            before.cancel()
-        self._timers[timer.name] = self._loop.call_later(max(0, timer.at - _now()) / 1e6, self._fire, timer.name)
-        (self._idle_timers.add if timer.is_idle else self._idle_timers.discard)(timer.name)
-
-    def _fire(self, name: str) -> None:
-        del self._timers[name]
-        self._idle_timers.discard(name)
-        self.node.timer_fired(name)
 
     async def _watch(self) -> None:
         """Sessions ping, and end when the other side is silent. Neighbors hear until when they have everything."""
@@ -246,6 +267,10 @@ class Broker:
                 self.node.arrived(_neighbor(connection), event.routed())
             case Request():
                 self.node.requested(_client(connection), event.number, event.body)
+            case PublishStored():
+                self._published_stored(connection, event)
+            case Taken():
+                self.node.taken(_client(connection), event)
             case Unfit():
                 self._misasked(connection, event)
             case Look():
@@ -336,9 +361,14 @@ class Broker:
         if refusal := self.node.access.name_refusal(client):
             self._refuse_client(connection, hello, refusal)
             return
-        connection.welcome(CREDIT, self.node.now(), self.node.access.numbers.last(client.name))
+        node, now = self.node, self.node.now()
+        # Not less than the time, so that it is above those of earlier connections that the client has forgotten.
+        session = max(hello.session, now)
+        storage = hello.storage or self.core.preferred_storage
+        connection.welcome(CREDIT, now, node.access.numbers.last(client.name), session, storage)
         connection.known_as(client)
-        self.node.client_up(client, hello.name, dict(hello.seen), FramesToClient(connection))
+        outlet = FramesToClient(connection)
+        node.client_up(client, hello.name, dict(hello.seen), outlet, session, hello.positions, hello.storage)
         self._by_who[client] = connection
         log.debug("client up", extra={"broker": self.config.name, "client": hello.name})
 
@@ -353,6 +383,12 @@ class Broker:
             self.node.published(_client(connection), [(each.number, each.notifications) for each in publications])
             self.credits.handled(connection)
 
+    def _published_stored(self, connection: Connection, publication: PublishStored) -> None:
+        notifications = publication.notifications
+        if self.credits.is_good_for(connection, len(notifications)):
+            self.node.published_stored(_client(connection), publication.number, notifications, publication.after)
+            self.credits.handled(connection)
+
     def _misasked(self, connection: Connection, unfit: Unfit) -> None:
         if self.credits.is_good_for(connection, unfit.notifications):
             self.node.misasked(_client(connection), unfit.number, unfit.error)
@@ -362,8 +398,10 @@ class Broker:
         try:
             if look.what == "explain":
                 self.explaining.begin(connection, look)
-            else:
+            elif self.storing is None:
                 connection.send(Seen(look.number, status_of(self)))
+            else:
+                self.storing.report_then(lambda: connection.send(Seen(look.number, status_of(self))))
         except CatchmentError as problem:
             connection.send(Refused(look.number, type(problem).__name__, str(problem)))
 
@@ -433,8 +471,7 @@ class Broker:
 
     @property
     def timers_count(self) -> int:
-        """Timers that wait to fire, without those that are set in a network at rest too."""
-        return len(self._timers) - len(self._idle_timers)
+        return self._timers.count
 
     def link_of(self, neighbor: Neighbor) -> Connection:
         """The connection to a neighbor that is there."""

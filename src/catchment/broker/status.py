@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import asdict
 
+from catchment.broker.store_status import store_status
 from catchment.errors import BadNotificationError
 from catchment.model.explanation import explain
 from catchment.model.filter import Filter
@@ -56,6 +57,11 @@ def status_of(broker: Broker) -> dict[str, Any]:
         "suspended_bytes": node.core.clients.waiting_bytes,
         "monitors_bytes": node.core.clients.watching.bytes_count,
         "totals": node.counts(inspection.work),
+        "store": None if broker.storing is None else store_status(broker.storing, node.now()),
+        "storages": [
+            {"name": name, "log": log, "is_reached": is_reached} for name, log, is_reached in broker.core.storages()
+        ],
+        "alarms": broker.core.alarms,
         "links": [
             {
                 "neighbor": neighbor.name,
@@ -74,6 +80,7 @@ def status_of(broker: Broker) -> dict[str, Any]:
             {"name": client.name, "delivered": state.delivered, "published": state.published}
             for client, state in sorted(node.clients.items())
         ],
+        "webhooks": [] if broker.http is None else broker.http.webhook_statuses,
     }
 
 

@@ -2,7 +2,7 @@
 
 This file has the order of the commands in `catchment --help`, and turns each failure into a message and an exit code.
 Files that are not commands: `options` that several commands have, their `arguments` as values, the `terminal`, the
-`client` of a broker, and `spark/`.
+`client` of a broker, its `http` side, and `spark/`.
 
 Exit codes: 0 ok, 1 failed, 2 bad usage (arguments, a filter that does not parse, a file that does not exist),
 130 interrupted, 141 the reader of our output went away. Answers go to standard output, all else to standard error.
@@ -48,7 +48,7 @@ EPILOGUE: Final = "Exit codes: 0 ok, 1 failed, 2 bad usage."
 # `import-sigma` is `import_sigma` in `import_sigma`.
 COMMANDS_BY_GROUP: Final = {
     "Start here": ("tour", "demo", "check"),
-    "A live network": ("serve", "pub", "sub", "advertise", "explain", "top"),
+    "A live network": ("serve", "pub", "sub", "advertise", "webhook", "explain", "top"),
     "Files and archives, on Spark": ("compile", "match", "stream", "detect", "archive", "compact", "replay"),
     "More": ("import-sigma", "simulate", "warm"),
 }
@@ -76,7 +76,12 @@ def _app(arguments: Sequence[str]) -> App:
             if name in needed:
                 identifier = name.replace("-", "_")
                 command = getattr(import_module(f"catchment.cli.{identifier}"), identifier)
-                app.command(command, name=name, group=group, sort_key=position)
+                if isinstance(command, App):
+                    # A command with commands of its own.
+                    command.group, command.sort_key = group, position
+                    app.command(command)
+                else:
+                    app.command(command, name=name, group=group, sort_key=position)
     app["--help"].group = app["--version"].group = group
     return app
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from catchment.client import Client, GapSpan
+    from catchment.client import Client, GapSpan, LostLogSpan
 
 
 def with_client(
@@ -16,15 +16,29 @@ def with_client(
     *,
     reconnect: bool = False,
     on_gap: Callable[[GapSpan], None] | None = None,
+    state: str | None = None,
+    positions: Mapping[str, int] | None = None,
+    on_lost_log: Callable[[LostLogSpan], None] | None = None,
+    offline: bool = False,
 ) -> int:
     """Connects to the broker, does the work, and returns its exit code. `on_gap` is called when notifications may be
-    missing."""
+    missing. The other arguments are those of `connect`."""
     import asyncio
 
     from catchment.client import connect
 
     async def run() -> int:
-        async with connect(url, identity=identity, reconnect=reconnect, on_gap=on_gap) as client:
+        connecting = connect(
+            url,
+            identity=identity,
+            reconnect=reconnect,
+            on_gap=on_gap,
+            state=state,
+            positions=positions,
+            on_lost_log=on_lost_log,
+            offline=offline,
+        )
+        async with connecting as client:
             return await work(client)
 
     return asyncio.run(run())

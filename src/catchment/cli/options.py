@@ -26,7 +26,8 @@ UrlOption = Annotated[
     str,
     Parameter(
         name="--url",
-        help="The address of the broker. Default: port 7400 on this machine.",
+        help="The address of the broker, or several with commas between: if one is gone, the next is tried. "
+        "Default: port 7400 on this machine.",
         metavar="HOST:PORT",
         show_default=False,
     ),

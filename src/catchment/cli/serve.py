@@ -16,7 +16,7 @@ from catchment.errors import InputError
 from catchment.routing.systems import DEFAULT_SYSTEM, live_systems
 
 if TYPE_CHECKING:
-    from catchment.broker.config import Config
+    from catchment.broker.config import Config, StoreConfig
     from catchment.broker.logs import LogFormat
     from catchment.broker.server import Broker
 
@@ -30,6 +30,11 @@ ROUTING_HELP: Final = (
     f"The routing system, the same in the whole network: {', '.join(live_systems())}. Default: {DEFAULT_SYSTEM}."
 )
 SET_HELP: Final = "A setting of the routing system, as in master=north. You can repeat the option."
+STORE_HELP: Final = (
+    "Keep what durable subscribers are due in this store: a path, sqlite:///PATH or postgresql://HOST/DATABASE. "
+    "Default: the broker keeps nothing."
+)
+STORAGE_HELP: Final = "Without --store: the broker that keeps what is published here. Default: the nearest storage."
 NEIGHBOR_HELP: Final = "A broker to connect to. You can repeat the option."
 
 
@@ -46,6 +51,8 @@ def serve(
     setting: Annotated[
         list[str] | None, Parameter(name="--set", help=SET_HELP, metavar="NAME=VALUE", negative="")
     ] = None,
+    store: Annotated[str | None, Parameter(help=STORE_HELP, metavar="URL")] = None,
+    storage: Annotated[str | None, Parameter(help=STORAGE_HELP, metavar="NAME")] = None,
     log: Annotated[Literal["human", "json"], Parameter(help="How to write logs, to standard error.")] = "human",
     as_json: JsonFlag = False,
 ) -> int:
@@ -61,6 +68,8 @@ def serve(
         "neighbors": neighbor,
         "routing": routing,
         "settings": setting,
+        "store": store,
+        "storage": storage,
     }
     return run_serve(config, options, log, as_json)
 
@@ -98,6 +107,8 @@ def _config(path: str | None, options: dict[str, Any]) -> Config:
             changes["neighbors"] = (*config.neighbors, *map(Address.parse, changes["neighbors"]))
         if "allowed_hosts" in changes:
             changes["allowed_hosts"] = (*config.allowed_hosts, *changes["allowed_hosts"])
+        if "store" in changes or "storage" in changes:
+            changes["store"] = _store_config(config.store, changes.pop("store", ""), changes.pop("storage", ""))
         if "settings" in changes:
             routing = changes.get("routing", config.routing)
             changes["settings"] = {**config.settings, **assigned([routing], changes["settings"])[routing]}
@@ -109,12 +120,24 @@ def _config(path: str | None, options: dict[str, Any]) -> Config:
     return config
 
 
+def _store_config(given: StoreConfig, url: str, storage: str) -> StoreConfig:
+    """What the file says, with a store in the place of a storage, or the other way round."""
+    from msgspec.structs import replace as changed
+
+    from catchment.broker.config import StoreConfig
+
+    if url and storage:
+        raise InputError("give either --store or --storage: a broker that has a store keeps what is published there")
+    return changed(given, url=url, storage="") if url else StoreConfig(storage=storage)
+
+
 def _say_ready(broker: Broker, as_json: bool) -> None:
     config = broker.config
     if as_json:
         ready = {"name": config.name, "address": str(broker.address), "routing": config.routing}
         http = {} if broker.http is None else {"http": str(broker.http.address)}
-        print(json.dumps({**ready, **http}), flush=True)
+        store = {"store": config.store.url} if config.store.url else {}
+        print(json.dumps({**ready, **http, **store}), flush=True)
         return
     print(f"{config.name} is listening at catchment://{broker.address} ({config.routing})", flush=True)
     print(f'try:  catchment sub "level > 3" --url {broker.address}', flush=True)

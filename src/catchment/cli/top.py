@@ -81,8 +81,49 @@ def rates_table(earlier: Status, now: Status, seconds: float) -> Table:
         if now[name]:
             table.add_row(name.replace("_", " "), "", "", f"{now[name]:,}")
     _add_links(table, earlier, now, seconds)
+    _add_store(table, earlier, now, seconds)
+    _add_webhooks(table, earlier, now, seconds)
     _add_clients(table, earlier, now, seconds)
     return table
+
+
+def _add_store(table: Table, earlier: Status, now: Status, seconds: float) -> None:
+    """The store of this broker, those of others that are missing, and the identities for whom most waits."""
+    for storage in now["storages"]:
+        if not storage["is_reached"]:
+            table.add_row(f"storage {storage['name']} cannot be reached")
+    for alarm in now["alarms"]:
+        table.add_row(f"alarm: {alarm}")
+    store = now["store"]
+    if store is None:
+        return
+    before = earlier["store"] or store
+    problem = f": {store['problem']}" if store["problem"] else ""
+    written = (store["writes"] - before["writes"]) / seconds
+    table.add_row(f"store {store['state']}{problem}", f"{written:,.0f}", "", f"{store['writes']:,}")
+    table.add_row("records kept", "", "", f"{store.get('records', 0):,}")
+    table.add_row("their bytes", "", "", f"{store.get('bytes', 0):,}")
+    for identity in store.get("identities", ())[:CLIENTS_SHOWN_MAX]:
+        oldest = "" if identity["oldest_s"] is None else f", the oldest {identity['oldest_s']:,.0f} s old"
+        lost = f", {identity['lost']:,} lost" if identity["lost"] else ""
+        lag = f", {identity['lag']:,} behind" if identity["lag"] else ""
+        table.add_row(
+            f"durable {identity['identity']} waits for{oldest}{lag}{lost}", "", "", f"{identity['waiting']:,}"
+        )
+
+
+def _add_webhooks(table: Table, earlier: Status, now: Status, seconds: float) -> None:
+    earlier_webhooks = {webhook["id"]: webhook for webhook in earlier["webhooks"]}
+    for webhook in now["webhooks"]:
+        before = earlier_webhooks.get(webhook["id"], webhook)
+        dead = f", {webhook['dead']:,} dead" if webhook["dead"] else ""
+        problem = f": {webhook['problem']}" if webhook["problem"] else ""
+        table.add_row(
+            f"webhook {webhook['id']} {webhook['state']}{dead}{problem}",
+            "",
+            f"{(webhook['delivered'] - before['delivered']) / seconds:,.0f}",
+            f"{webhook['delivered']:,}",
+        )
 
 
 def _add_links(table: Table, earlier: Status, now: Status, seconds: float) -> None:

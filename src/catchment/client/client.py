@@ -10,6 +10,11 @@ whether the broker has done it.
 Identities that the client has mapped to another client are mapped again. If that client is not back yet, this is
 tried again until it is; what the identities are due comes here until then.
 
+Durable subscriptions are different: nothing is missed, and nothing is stated again (`durable.py`). Publications that
+are to be stored wait in the client until they are, whatever happens to the connection (`unkept.py`).
+
+With several addresses the client goes to the next one whenever a connection is lost or refused.
+
 Deliveries that wait to be read are bounded, for each subscription. Past the bound the client drops what comes, and the
 next delivery says how many were dropped. The broker does the same for a client that does not read at all.
 """
@@ -17,28 +22,37 @@ next delivery says how many were dropped. The broker does the same for a client 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
-import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
-from msgspec.structs import replace
-
-from catchment.client.connection import ConnectionToBroker, Delivering, connected
-from catchment.client.deliveries import Delivered, GapSpan, Queue
-from catchment.client.numbering import Numbering
+from catchment.client.addresses import parsed_addresses
+from catchment.client.connection import ConnectionToBroker, Delivering
+from catchment.client.deliveries import Acks, Delivered, GapSpan, Queue
+from catchment.client.durable import Durably, LostLogSpan, check_durable, heard
 from catchment.client.problems import ConnectionLostError
-from catchment.errors import BadIdError, BadNumberError, CatchmentError, InputError, shown
+from catchment.client.publishing import Ack, Publishable, Publishing
+from catchment.client.reconnecting import Events, Reconnecting
+from catchment.client.standing import Standing
+from catchment.client.state import StateFile
+from catchment.client.subscription import Subscription
+from catchment.client.unkept import Kept
+from catchment.errors import BadIdError, CatchmentError, shown
 from catchment.model.advertisement import Advertisement
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
-from catchment.model.names import HTTP_PUBLISHER, name_refusal
+from catchment.model.names import name_refusal
 from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
+from catchment.routing.durable.messages import (
+    CancelDurable,
+    DurableRequest,
+    Forget,
+)
 from catchment.routing.messages import (
     Advertise,
     Cancel,
@@ -55,37 +69,22 @@ from catchment.routing.messages import (
 )
 from catchment.routing.parts.newest import Newest
 from catchment.routing.parts.wanted import cancels
-from catchment.wire.frames import BATCH_MAX, checked_bytes, pieces
-from catchment.wire.messages import Delivery, Lost, SequenceDelivery, Welcome
-from catchment.wire.session import ClientSession
+from catchment.wire.client_session import ClientSession
+from catchment.wire.messages import (
+    Confirmed,
+    Delivery,
+    DurableDelivery,
+    Effective,
+    Lost,
+    LostLog,
+    SequenceDelivery,
+    Welcome,
+)
 
-DEFAULT_PORT: Final = 7400
-RETRY_S_FIRST, RETRY_S_MOST = 0.1, 3.0
 # How much a `Hello` says of what was delivered: the sources that were heard last; the others are forgotten.
 SEEN_BYTES_MAX: Final = 1_048_576
 # As many sources as a broker keeps for an identity.
 SEEN_SOURCES_MAX: Final = 10_000
-
-Ack = Literal["none", "accepted"]
-# Notifications of one publication, and its answer.
-_Sent = tuple[Sequence[Notification], "asyncio.Future[Any]"]
-log = logging.getLogger("catchment.client")
-
-
-class Subscription(Queue):
-    """`async for delivery in subscription`; `await subscription.cancel()`."""
-
-    def __init__(
-        self, client: Client, id: str, wanted: Wanted, identity: str, take: Callable[[Delivered], None] | None = None
-    ) -> None:
-        super().__init__(take)
-        self.id = id
-        self.wanted = wanted
-        self.identity = identity
-        self._client = client
-
-    async def cancel(self) -> None:
-        await self._client.cancel(self.id, identity=self.identity)
 
 
 class Client:
@@ -93,40 +92,51 @@ class Client:
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         identity: str,
         *,
         reconnect: bool = True,
         seen: Mapping[str, int] | None = None,
         on_gap: Callable[[GapSpan], None] | None = None,
+        state: str | Path | None = None,
+        positions: Mapping[str, int] | None = None,
+        on_lost_log: Callable[[LostLogSpan], None] | None = None,
+        offline: bool = False,
     ) -> None:
         if refusal := name_refusal(identity):
             raise BadIdError(f"identity: {refusal}")
         self.identity = identity
         self._on_gap = on_gap
-        self._lost_connections = 0
-        self.broker = ""
-        self._host, self._port = _address(url)
-        self._reconnects = reconnect
         self._loop = asyncio.get_running_loop()
-        self._connection: ConnectionToBroker | None = None
-        # Set while there is a connection, and when there never will be.
-        self._connected = asyncio.Event()
-        self._publishing = asyncio.Lock()
+        self._connecting = Reconnecting(self._events(), parsed_addresses(url), reconnect, offline)
         self._ids = itertools.count(1)
-        self._failed: CatchmentError | None = None
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
-        self._advertisements: dict[tuple[str, Advertisement], None] = {}
-        self._suspended: set[str] = set()
-        # Identities, each with its handler; besides that, it may be mapped to HTTP publishers.
-        self._handlers: dict[tuple[str, str], None] = {}
+        self._standing = Standing()
         self._all: Queue | None = None
         self._seen = Newest(SEEN_SOURCES_MAX)
         self._seen.merge(seen or {})
-        self._numbering = Numbering(self._loop.time)
-        # Whether the user has numbered notifications: then a refused number need not be one of ours.
-        self._has_given_numbers = False
-        self._keeper: asyncio.Task[None] | None = None
+        self._state = None if state is None else StateFile(Path(state), identity)
+        self._publishing = Publishing(identity, self._connecting.ready, self._state)
+        self._durably = Durably(self, self._queues, self._queues_of, positions or {}, self._state, on_lost_log)
+
+    @property
+    def broker(self) -> str:
+        """The name of the broker that the client is connected to, or was last."""
+        return self._connecting.broker
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connecting.is_connected
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the client was closed, or will never connect again."""
+        return self._connecting.is_over
+
+    @property
+    def connection(self) -> ConnectionToBroker | None:
+        """The connection that there is, or was last."""
+        return self._connecting.connection
 
     @property
     def seen(self) -> dict[str, int]:
@@ -134,28 +144,38 @@ class Client:
         closed and given to `connect` at another broker, nothing comes a second time."""
         return dict(self._seen.last)
 
+    @property
+    def positions(self) -> dict[str, int]:
+        """How far the application has taken each log. An application that keeps them with what it makes of the
+        deliveries, and gives them to `connect`, has each of them exactly once."""
+        return self._durably.taking.positions
+
+    @property
+    def unkept_count(self) -> int:
+        """How many publications that are to be stored are not confirmed yet."""
+        return len(self._publishing.unkept)
+
     # --- connecting ---
 
     async def open(self) -> Self:
         try:
-            connection = await self._dial()
+            await self._connecting.open()
         except BaseException:
-            # Cancelled, perhaps a moment after the broker has welcomed us: nobody else would close the connection.
-            if self._connection is not None:
-                self._connection.abort("given up")
+            self._close_state()
             raise
-        self._keeper = self._loop.create_task(self._keep(connection))
         return self
 
     async def close(self) -> None:
         """Returns when what was published is on its way."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.wait([self._keeper])
-        self._fail(ConnectionLostError("the client was closed"), None)
-        if self._connection is not None:
-            self._connection.end("done")
-            await self._connection.ended()
+        # What was taken in this turn of the loop.
+        self._durably.taking.tell()
+        await self._connecting.close()
+        self._close_state()
+
+    def _close_state(self) -> None:
+        state, self._state = self._state, None
+        if state is not None:
+            state.close()
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -165,48 +185,43 @@ class Client:
     ) -> None:
         await self.close()
 
-    async def _dial(self) -> ConnectionToBroker:
-        session = ClientSession(self.identity, self._seen_lately())
-        return await connected(self._host, self._port, session, self._came, self._welcomed, self._misnumbered)
+    def _events(self) -> Events:
+        return Events(
+            self._make_session,
+            self._came,
+            # Publishing needs the connection, so it is made later.
+            lambda after: self._publishing.misnumbered(after),  # noqa: PLW0108
+            lambda problem: self._publishing.unavailable(problem),  # noqa: PLW0108
+            self._welcomed,
+            self._mark_gap,
+            self._disconnected,
+            self._failed,
+        )
+
+    def _make_session(self) -> ClientSession:
+        return ClientSession(
+            self.identity,
+            self._seen_lately(),
+            session=self._durably.next_session,
+            positions=self._durably.taking.positions,
+            storage=self._publishing.unkept.bound_to,
+        )
 
     def _seen_lately(self) -> dict[str, int]:
         """What was seen, as much as fits a `Hello`. The sources that were heard last are kept, and come last."""
-        kept, size = [], 0
-        for source, seq in reversed(self._seen.last.items()):
-            size += 16 + 4 * len(source)
-            if size > SEEN_BYTES_MAX:
-                break
-            kept.append((source, seq))
+        lately = reversed(self._seen.last.items())
+        sizes = itertools.accumulate(16 + 4 * len(source) for source in reversed(self._seen.last))
+        kept = [each for each, size in zip(lately, sizes, strict=True) if size <= SEEN_BYTES_MAX]
         return dict(reversed(kept))
 
     def _welcomed(self, connection: ConnectionToBroker, welcome: Welcome) -> None:
-        self.broker, self._connection = welcome.name, connection
-        self._numbering.welcomed(welcome.now, welcome.last_seq)
+        self._durably.welcomed(welcome)
         self._restate(connection)
-        self._connected.set()
+        self._publishing.welcomed(welcome)
 
-    async def _keep(self, connection: ConnectionToBroker) -> None:
-        """Connects again whenever the connection is lost: at first soon, but later and later if none lasts."""
-        wait = RETRY_S_FIRST
-        while True:
-            began = self._loop.time()
-            reason = await asyncio.shield(connection.closed)
-            self._connected.clear()
-            if connection.is_final or not self._reconnects:
-                problem = ConnectionLostError(f"the connection to {self.broker} was lost: {reason}")
-                self._fail(problem, problem)
-                return
-            self._lost_connections += 1
-            span = GapSpan(f"connection {self._lost_connections}", datetime.now(UTC), None)
-            self._mark_gap(span)
-            if self._loop.time() - began > RETRY_S_MOST:
-                wait = RETRY_S_FIRST
-            try:
-                connection, wait = await self._reconnected(wait)
-            except ConnectionLostError as problem:
-                self._fail(problem, problem)
-                return
-            self._mark_gap(replace(span, until=datetime.now(UTC)))
+    def _disconnected(self) -> None:
+        self._durably.disconnected()
+        self._publishing.unkept.disconnected()
 
     def _mark_gap(self, span: GapSpan) -> None:
         for queue in self._queues():
@@ -214,48 +229,16 @@ class Client:
         if self._on_gap is not None:
             self._on_gap(span)
 
-    async def _reconnected(self, wait: float) -> tuple[ConnectionToBroker, float]:
-        """The next connection, and how long to wait before the next attempt. ConnectionLostError if the broker has
-        said that there will never be one."""
-        while True:
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, RETRY_S_MOST)
-            try:
-                return await self._dial(), wait
-            except ConnectionLostError as problem:
-                if problem.is_final:
-                    raise
-
     def _restate(self, connection: ConnectionToBroker) -> None:
         """States again what the client wants and offers. All of it goes out before anybody else knows of the
         connection, so nothing that is asked or published overtakes it. A subscription that the broker refuses now,
         because it has other limits, ends."""
-        for identity, advertisement in self._advertisements:
-            connection.ask(Advertise(identity, advertisement)).add_done_callback(_heard)
-        # Before the subscriptions: otherwise something could be delivered to the wrong client in between.
-        for identity, handler in list(self._handlers):
-            self._remap(connection, identity, handler, RETRY_S_FIRST)
-        for identity in sorted(self._suspended):
-            connection.ask(Suspend(identity)).add_done_callback(_heard)
+        self._standing.restate(connection)
         for key, subscription in self._subscriptions.items():
-            answer = connection.ask(Subscribe(subscription.identity, subscription.id, subscription.wanted))
-            answer.add_done_callback(partial(self._restated, key))
-
-    def _remap(self, connection: ConnectionToBroker, identity: str, handler: str, wait: float) -> None:
-        if connection.is_open and (identity, handler) in self._handlers:
-            answer = connection.ask(MapIdentity(identity, handler))
-            answer.add_done_callback(partial(self._remapped, connection, identity, handler, wait))
-
-    def _remapped(
-        self, connection: ConnectionToBroker, identity: str, handler: str, wait: float, answer: asyncio.Future[Any]
-    ) -> None:
-        problem = None if answer.cancelled() else answer.exception()
-        if isinstance(problem, BadIdError):
-            # After a restart of the broker its clients come back in any order: the handler may not be there yet.
-            self._loop.call_later(wait, self._remap, connection, identity, handler, min(2 * wait, RETRY_S_MOST))
-        elif problem is not None and not isinstance(problem, ConnectionLostError):
-            self._handlers.pop((identity, handler), None)
-            log.warning("mapping refused", extra={"identity": identity, "handler": handler, "reason": str(problem)})
+            if not subscription.is_durable:
+                answer = connection.ask(Subscribe(subscription.identity, subscription.id, subscription.wanted))
+                answer.add_done_callback(partial(self._restated, key))
+        self._durably.restate(connection, self._durable_subscriptions())
 
     def _restated(self, key: tuple[str, str], answer: asyncio.Future[Any]) -> None:
         problem = None if answer.cancelled() else answer.exception()
@@ -265,16 +248,19 @@ class Client:
             if subscription is not None:
                 subscription.end(problem)
 
-    def _fail(self, problem: CatchmentError, read_problem: CatchmentError | None) -> None:
+    def _failed(self, problem: CatchmentError, read_problem: CatchmentError | None) -> None:
         """The client is over. Whoever asks for something gets `problem`. Whoever reads deliveries gets `read_problem`;
         without one the iteration stops."""
-        self._failed = self._failed or problem
-        self._connected.set()
+        self._publishing.end(problem)
         for queue in self._queues():
             queue.end(read_problem)
 
     def _queues(self) -> Iterable[Queue]:
-        return (*self._subscriptions.values(), *(() if self._all is None else (self._all,)))
+        groups = [queue for queue in self._durably.groups.values() if queue is not None]
+        return (*self._subscriptions.values(), *groups, *(() if self._all is None else (self._all,)))
+
+    def _durable_subscriptions(self) -> list[Subscription]:
+        return [each for each in self._subscriptions.values() if each.is_durable]
 
     # --- asking ---
 
@@ -285,73 +271,94 @@ class Client:
         id: str | None = None,
         identity: str | None = None,
         take: Callable[[Delivered], None] | None = None,
+        durable: bool = False,
+        group: str | None = None,
+        via: str = "",
+        acks: Acks = "next",
     ) -> Subscription:
         """`wanted` is a filter, as text or as an object, a pattern or a CESQL expression. Deliveries are read from the
-        subscription; with `take`, that is called with each of them."""
+        subscription; with `take`, that is called with each of them.
+
+        With `durable`, nothing is missed while the client is away, here or elsewhere. Give it an `id` of your own: a
+        process that starts again subscribes with the same id, and goes on where the last one was. The same id with
+        another filter edits the subscription. `group` is the name of a group: its members share what matches. `via`
+        names a relay. `acks` says when a delivery is taken: when the next one is asked for, or by `Delivered.ack`."""
         chosen = Filter(wanted) if isinstance(wanted, str) else wanted
         assert isinstance(chosen, Filter | Pattern | Cesql)
-        subscription = Subscription(self, id or f"s{next(self._ids)}", chosen, identity or self.identity, take)
+        who = group or identity or self.identity
+        subscription = Subscription(self, id or f"s{next(self._ids)}", chosen, who, take, acks)
+        if durable or group is not None:
+            check_durable(self.identity, identity, group)
+            subscription.make_durable(group is not None, via)
+        await self._subscribe(subscription)
+        if group is not None:
+            await self._durably.join(group, self._durably.groups.get(group))
+        return subscription
+
+    async def _subscribe(self, subscription: Subscription) -> None:
         key = (subscription.identity, subscription.id)
         # Not listed before there is a connection: all that is listed is stated when the client connects again, and this
         # must be stated once.
         connection = await self._ready()
         if key in self._subscriptions:
             raise BadIdError(f"there is a subscription {shown(subscription.id)} already: cancel it first")
-        answer = connection.ask(Subscribe(subscription.identity, subscription.id, chosen))
         # Listed before the answer comes: a delivery may come before that.
         self._subscriptions[key] = subscription
         try:
-            await answer
+            if subscription.is_durable:
+                await self._durably.subscribe(subscription)
+            else:
+                await connection.ask(Subscribe(*key, subscription.wanted))
         except BaseException as problem:
             self._subscriptions.pop(key, None)
-            if not isinstance(problem, CatchmentError) and connection.is_open:
+            if not isinstance(problem, CatchmentError) and connection.is_open and not subscription.is_durable:
                 # Whoever has asked was cancelled, and the broker may have the subscription already.
-                connection.ask(Cancel(subscription.identity, subscription.id)).add_done_callback(_heard)
+                connection.ask(Cancel(*key)).add_done_callback(heard)
             raise
-        return subscription
 
     async def unsubscribe(self, unwanted: Wanted | str, *, identity: str | None = None) -> None:
         """Cancels all subscriptions of the identity that this covers."""
         who, chosen = identity or self.identity, Filter(unwanted) if isinstance(unwanted, str) else unwanted
-        await self._ask(Unsubscribe(who, chosen))
+        await self.ask(Unsubscribe(who, chosen))
         for key, subscription in list(self._subscriptions.items()):
             if subscription.identity == who and cancels(chosen, subscription.wanted):
                 self._subscriptions.pop(key).end()
 
     async def cancel(self, id: str, *, identity: str | None = None) -> None:
+        """Cancels a subscription of this process; `CancelDurable` is for one that this process has not made."""
         who = identity or self.identity
-        await self._ask(Cancel(who, id))
-        if (subscription := self._subscriptions.pop((who, id), None)) is not None:
+        known = self._subscriptions.get((who, id))
+        await self.ask(CancelDurable(who, id) if known is not None and known.is_durable else Cancel(who, id))
+        self._end_subscription(who, id)
+
+    def _end_subscription(self, identity: str, id: str) -> None:
+        if (subscription := self._subscriptions.pop((identity, id), None)) is not None:
             subscription.end()
 
     async def advertise(self, advertisement: Advertisement | str, *, identity: str | None = None) -> None:
         who, chosen = identity or self.identity, _advertisement(advertisement)
-        await self._ask(Advertise(who, chosen))
-        self._advertisements[who, chosen] = None
+        await self.ask(Advertise(who, chosen))
+        self._standing.advertisements[who, chosen] = None
 
     async def unadvertise(self, advertisement: Advertisement | str, *, identity: str | None = None) -> None:
         who, chosen = identity or self.identity, _advertisement(advertisement)
-        await self._ask(Unadvertise(who, chosen))
-        for key in [key for key in self._advertisements if key[0] == who and chosen.covers(key[1])]:
-            del self._advertisements[key]
+        await self.ask(Unadvertise(who, chosen))
+        self._standing.unadvertised(who, chosen)
 
     async def suspend(self, *, identity: str | None = None) -> None:
-        await self._ask(Suspend(identity or self.identity))
-        self._suspended.add(identity or self.identity)
+        await self.ask(Suspend(identity or self.identity))
+        self._standing.suspended.add(identity or self.identity)
 
     async def resume(self, *, identity: str | None = None) -> None:
-        self._suspended.discard(identity or self.identity)
-        await self._ask(Resume(identity or self.identity))
+        self._standing.suspended.discard(identity or self.identity)
+        await self.ask(Resume(identity or self.identity))
 
     async def map_identity(self, identity: str, handler: str) -> None:
         """From now on, what the identity is due goes to the client named `handler`, which may speak for it too; also
         after a reconnect. With the handler `@http`, HTTP publishers may use the identity as a source, and deliveries
         stay where they are."""
-        await self._ask(MapIdentity(identity, handler))
-        if handler != HTTP_PUBLISHER:
-            for key in [key for key in self._handlers if key[0] == identity and key[1] != HTTP_PUBLISHER]:
-                del self._handlers[key]
-        self._handlers[identity, handler] = None
+        await self.ask(MapIdentity(identity, handler))
+        self._standing.mapped(identity, handler)
 
     async def look(
         self, what: Literal["status", "explain"] = "status", notification: Notification | None = None
@@ -359,81 +366,89 @@ class Client:
         """What the broker says of itself, or why subscriptions match the notification or do not."""
         return await (await self._ready()).look(what, notification)
 
-    async def publish(
-        self, notification: Notification | Mapping[str, Any] | Iterable[Notification], *, ack: Ack = "none"
-    ) -> None:
+    async def publish(self, notification: Publishable, *, ack: Ack = "none") -> Kept | None:
         """Publishes a notification, or several in order. Those that have no source, number or time are given them. With
         `ack="accepted"` it returns when the broker has taken them, and raises the error if the broker refuses them.
+
+        With `ack="stored"` it returns when a storage has them on disk, in order, and says where. Until then the client
+        keeps them: also while there is no connection, and at another broker. With `state`, so does the next process.
 
         A source that is not the client's identity must be one that the client may speak for, or that nobody has. If the
         broker refuses numbers that the client has given, because it knows greater ones of that source, they are
         published once more, with greater ones; those that the caller gave raise `BadNumberError`."""
-        given = [notification] if isinstance(notification, Mapping) else list(notification)
-        batch = [each if isinstance(each, Notification) else Notification(each) for each in given]
-        for piece in pieces(batch, [*map(checked_bytes, batch)], BATCH_MAX):
-            for part in await self._misnumbered_of(await self._publish(piece, ack == "accepted")):
-                await asyncio.gather(*[answer for _, answer in await self._publish(part, True)])
+        return await self._publishing.publish(notification, ack)
 
-    async def _misnumbered_of(self, sent: Sequence[_Sent]) -> list[Sequence[Notification]]:
-        """Waits for the answers. Returns what the broker has refused because of numbers that the client has given: it
-        has published nothing of that. Raises any other refusal."""
-        results = await asyncio.gather(*[answer for _, answer in sent], return_exceptions=True)
-        misnumbered: list[Sequence[Notification]] = []
-        for (part, _), result in zip(sent, results, strict=True):
-            if isinstance(result, BadNumberError) and all(each.seq is None for each in part):
-                misnumbered.append(part)
-            elif isinstance(result, BaseException):
-                raise result
-        return misnumbered
+    def publish_nowait(self, notification: Publishable) -> asyncio.Future[Kept]:
+        """As `publish(…, ack="stored")`, but does not wait: the future is done when they are stored. LimitError if too
+        many wait already."""
+        return self._publishing.publish_nowait(notification)
 
-    async def _publish(self, batch: Sequence[Notification], is_answered: bool) -> list[_Sent]:
-        """Calls take turns, in their order, so that what is stamped first is sent first. At most as many notifications
-        are sent at once as there is credit for: a broker need not give as much as a batch is long. Returns what is to
-        be answered, in parts."""
-        sent: list[_Sent] = []
-        async with self._publishing:
-            while batch:
-                connection = await self._ready()
-                with contextlib.suppress(ConnectionLostError):
-                    count = min(len(batch), await connection.allowed())
-                    answer = connection.publish(tuple(map(self._stamped, batch[:count])), is_answered)
-                    sent += [] if answer is None else [(batch[:count], answer)]
-                    batch = batch[count:]
-        return sent
+    async def publish_many(self, notifications: Iterable[Any] | AsyncIterable[Any]) -> int:
+        """Publishes all of a stream with `ack="stored"`, many at a time, in order. Returns how many, when all are
+        stored."""
+        return await self._publishing.publish_many(notifications)
 
-    def _stamped(self, notification: Notification) -> Notification:
-        source, seq, at = notification.source, notification.seq, notification.time
-        self._has_given_numbers = self._has_given_numbers or seq is not None
-        if source is not None and seq is not None and at is not None:
-            return notification
-        return notification.stamped(
-            source=source or self.identity,
-            seq=seq if seq is not None else self._numbering.next(),
-            time=at or datetime.now(UTC),
-        )
+    def leave_storage(self) -> None:
+        """Gives up the storage that the client has published to, settled or not, and goes to that of the broker it
+        connects to next. Only if the storage will not come back soon: what it has and has not confirmed may be stored
+        twice, and order holds per storage only."""
+        self._publishing.unkept.leave()
+        self._connecting.drop("leaves its storage")
 
-    def _misnumbered(self, after: int) -> None:
-        self._numbering.refused(after, may_go_back=not self._has_given_numbers)
+    # --- durable subscriptions ---
 
-    async def _ask(self, request: ClientSaid) -> None:
+    async def edit(self, id: str, wanted: Wanted | str, *, identity: str | None = None) -> None:
+        """Another filter for a durable subscription, from now on: what was published before goes by the old one."""
+        who, chosen = identity or self.identity, Filter(wanted) if isinstance(wanted, str) else wanted
+        await self._durably.edit(who, id, chosen, self._subscriptions.get((who, id)))
+
+    async def cancel_durable(self, id: str, *, identity: str | None = None) -> None:
+        """Cancels a durable subscription that this process need not have made."""
+        await self.ask(CancelDurable(identity or self.identity, id))
+        self._end_subscription(identity or self.identity, id)
+
+    async def rewind(
+        self, *, log: str = "", epoch: int = 0, since: datetime | None = None, identity: str | None = None
+    ) -> None:
+        """Goes back to records that are still kept: in one log to just after `epoch`, or in all logs to what was
+        published at `since` or later. What comes then may have come before."""
+        await self._durably.rewind(identity or self.identity, log, epoch, since)
+
+    async def join(self, group: str, *, take: Callable[[Delivered], None] | None = None, acks: Acks = "next") -> Queue:
+        """Takes part in a group that somebody has made (`subscribe(…, group=NAME)`). The deliveries that come to this
+        member are read from what is returned."""
+        check_durable(self.identity, None, group)
+        return await self._durably.join(group, Queue(take, acks))
+
+    async def leave(self, group: str) -> None:
+        """Ends `join`. What this member has not taken goes to the others."""
+        await self._durably.leave(group)
+
+    async def forget(self, *, identity: str | None = None) -> None:
+        """The identity will never come back: all storages forget its durable subscriptions, and what it is due."""
+        who = identity or self.identity
+        await self.ask(Forget(who))
+        for subscription in [each for each in self._durable_subscriptions() if each.identity == who]:
+            self._subscriptions.pop((who, subscription.id)).end()
+
+    async def ask(self, request: ClientSaid | DurableRequest) -> None:
+        """Asks the broker for something as it stands. The other methods also remember it for the next connection."""
         await (await self._ready()).ask(request)
 
     async def _ready(self) -> ConnectionToBroker:
-        """Waits for a connection. It is good until the next `await`."""
-        while self._failed is None:
-            if self._connection is not None and self._connection.is_open:
-                return self._connection
-            # The connection is lost, and `_keep` has not noticed it yet.
-            self._connected.clear()
-            await self._connected.wait()
-        raise self._failed
+        return await self._connecting.ready()
 
     # --- what comes ---
 
     def __aiter__(self) -> AsyncIterator[Delivered]:
         """Everything that is delivered from now on, each notification once however many subscriptions it matches."""
+        return self.all_deliveries()
+
+    def all_deliveries(self, acks: Acks = "next") -> Queue:
+        """The same. `acks` counts the first time."""
         if self._all is None:
-            self._all = Queue()
+            self._all = Queue(acks=acks)
+            self._durably.claim()
         return self._all
 
     def _came(self, message: Delivering, size: int) -> None:
@@ -442,6 +457,15 @@ class Client:
                 self._deliver(message.identity, message.subscriptions, (message.notification,), size)
             case SequenceDelivery():
                 self._deliver(message.identity, (message.subscription,), message.notifications, size)
+            case DurableDelivery():
+                self._durably.deliver(message, size)
+            case Confirmed():
+                if not self._publishing.confirmed(message):
+                    self._durably.lost_log(LostLog(message.source, message.storage, message.log))
+            case Effective():
+                self._durably.took_effect(message, self._subscriptions.get((message.identity, message.id)))
+            case LostLog():
+                self._durably.lost_log(message)
             case Lost():
                 for queue in self._queues():
                     if not isinstance(queue, Subscription) or queue.identity == message.identity:
@@ -461,23 +485,12 @@ class Client:
         if self._all is not None:
             self._all.put(identity, ids, notifications, size)
 
-
-def _address(url: str) -> tuple[str, int]:
-    scheme, separator, rest = url.partition("://")
-    if separator and scheme != "catchment":
-        raise InputError(f"{shown(url)}: a broker's address begins with catchment://")
-    host, colon, port = (rest if separator else url).rstrip("/").rpartition(":")
-    if not colon:
-        host, port = port, str(DEFAULT_PORT)
-    if not port.isdecimal():
-        raise InputError(f"{shown(url)} is no address: write catchment://host:port")
-    return host.strip("[]") or "127.0.0.1", int(port)
-
-
-def _heard(answer: asyncio.Future[Any]) -> None:
-    """Takes note of an answer that nobody waits for: asyncio would complain of an exception that nobody looks at."""
-    if not answer.cancelled():
-        answer.exception()
+    def _queues_of(self, message: DurableDelivery) -> list[Queue]:
+        """Who reads a durable delivery."""
+        keys = [(message.identity, id) for id in message.subscriptions]
+        queues: list[Queue] = [self._subscriptions[key] for key in keys if key in self._subscriptions]
+        group = self._durably.groups.get(message.identity)
+        return [*queues, *(each for each in (group, self._all) if each is not None)]
 
 
 def _advertisement(given: Advertisement | str) -> Advertisement:

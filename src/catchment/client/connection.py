@@ -8,15 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Any, Final, Literal, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, Protocol, cast
 
 from catchment.client.problems import ConnectionLostError, error_of
-from catchment.errors import CatchmentError
+from catchment.errors import CatchmentError, UnavailableError
 from catchment.model.notification import Notification
-from catchment.routing.messages import ClientSaid, Gap
-from catchment.wire.messages import Accepted, Credit, Delivery, Lost, Pong, Refused, Seen, SequenceDelivery, Welcome
-from catchment.wire.session import TICK_S, Answered, ClientSession, Ended, Event, Write
+from catchment.routing.durable.messages import DurableRequest
+from catchment.routing.messages import ClientSaid, Gap, Said
+from catchment.wire.client_session import ClientSession
+from catchment.wire.messages import (
+    Accepted,
+    Confirmed,
+    Credit,
+    Delivery,
+    DurableDelivery,
+    Effective,
+    Lost,
+    LostLog,
+    Pong,
+    Refused,
+    Seen,
+    SequenceDelivery,
+    Welcome,
+)
+from catchment.wire.session import TICK_S, Answered, Ended, Event, Write
 
 CONNECT_S_MAX: Final = 10.0
 # What waits to be sent: past it, publishing waits.
@@ -24,32 +40,42 @@ OUTBOX_BYTES: Final = 1_048_576
 # How long `ended` waits for the system to take what was published.
 CLOSE_S_MAX: Final = 5.0
 
-# What a broker delivers.
-Delivering = Delivery | SequenceDelivery | Lost | Gap
+# What a broker delivers and tells.
+Delivering = Delivery | DurableDelivery | SequenceDelivery | Lost | Gap | Confirmed | Effective | LostLog
 log = logging.getLogger("catchment.client")
 
 
-class ConnectionToBroker(asyncio.Protocol):
-    """Made by `connected`. `came` is called with what the broker delivers, in order, and with its size on the wire.
-    `ready` is called once, at the `Welcome`. It may ask for things already, and nothing overtakes those. `misnumbered`
-    is called when the broker has refused a number (`$seq`), with the number to go on after."""
+class ConnectionEvents(Protocol):
+    """What the owner of a connection does when something happens to it."""
 
-    def __init__(
-        self,
-        session: ClientSession,
-        came: Callable[[Delivering, int], None],
-        ready: Callable[[ConnectionToBroker, Welcome], None],
-        misnumbered: Callable[[int], None],
-    ) -> None:
+    # With what the broker delivers, in order, and its size on the wire.
+    @property
+    def came(self) -> Callable[[Delivering, int], None]: ...
+
+    # Once, at the `Welcome`. It may ask for things already, and nothing overtakes those.
+    @property
+    def welcomed(self) -> Callable[[ConnectionToBroker, Welcome], None]: ...
+
+    # The broker has refused a number (`$seq`): with the number to go on after.
+    @property
+    def misnumbered(self) -> Callable[[int], None]: ...
+
+    # The broker cannot keep what it has accepted: it is to be published again.
+    @property
+    def unavailable(self) -> Callable[[UnavailableError], None]: ...
+
+
+class ConnectionToBroker(asyncio.Protocol):
+    """Made by `connected`."""
+
+    def __init__(self, session: ClientSession, events: ConnectionEvents) -> None:
         self._loop = asyncio.get_running_loop()
         self.session = session
         self.welcomed: asyncio.Future[Welcome] = self._loop.create_future()
         # Its result is the reason.
         self.closed: asyncio.Future[str] = self._loop.create_future()
         self.broker = ""
-        self._came = came
-        self._ready = ready
-        self._misnumbered = misnumbered
+        self._events = events
         # By number, who waits for an answer.
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._transport: asyncio.Transport | None = None
@@ -94,8 +120,10 @@ class ConnectionToBroker(asyncio.Protocol):
 
     def _handle(self, event: Event) -> None:
         match event:
-            case Delivery() | SequenceDelivery() | Lost() | Gap():
-                self._came(event, self.session.frame_bytes)
+            case Delivery() | DurableDelivery() | SequenceDelivery() | Lost() | Gap():
+                self._events.came(event, self.session.frame_bytes)
+            case Confirmed() | Effective() | LostLog():
+                self._events.came(event, self.session.frame_bytes)
             case Accepted():
                 self._answer(event.number, None)
             case Credit():
@@ -112,7 +140,7 @@ class ConnectionToBroker(asyncio.Protocol):
             case Welcome():
                 self.broker = event.name
                 self.welcomed.set_result(event)
-                self._ready(self, event)
+                self._events.welcomed(self, event)
             case Ended():
                 self._close(event.goodbye)
             case Pong() | Answered():
@@ -142,7 +170,7 @@ class ConnectionToBroker(asyncio.Protocol):
 
     # --- asking ---
 
-    def ask(self, body: ClientSaid) -> asyncio.Future[Any]:
+    def ask(self, body: ClientSaid | DurableRequest) -> asyncio.Future[Any]:
         """Sends a request. Its answer may be awaited, or dropped."""
         self._check_open()
         return self._asked(*self.session.ask(body))
@@ -159,6 +187,16 @@ class ConnectionToBroker(asyncio.Protocol):
             return self._asked(number, frame)
         self._write(frame)
         return None
+
+    def publish_stored(self, batch: Sequence[Notification], after: int | None) -> asyncio.Future[Any]:
+        """As many notifications as are `allowed`, to be stored. The answer says that they are on their way there."""
+        self._check_open()
+        return self._asked(*self.session.publish_stored(batch, after))
+
+    def say(self, message: Said) -> None:
+        """Sends a message that is not answered."""
+        self._check_open()
+        self._write(self.session.say(message))
 
     async def allowed(self) -> int:
         """Waits until notifications may be published, and returns how many. ConnectionLostError if that will never
@@ -187,11 +225,14 @@ class ConnectionToBroker(asyncio.Protocol):
 
     def _refused(self, refused: Refused) -> None:
         if refused.after is not None:
-            self._misnumbered(refused.after)
+            self._events.misnumbered(refused.after)
+        problem = error_of(refused)
         if refused.number:
-            self._answer(refused.number, error_of(refused))
-        else:
-            log.warning("publication refused", extra={"kind": refused.kind, "reason": refused.reason})
+            self._answer(refused.number, problem)
+            return
+        log.warning("publication refused", extra={"kind": refused.kind, "reason": refused.reason})
+        if isinstance(problem, UnavailableError):
+            self._events.unavailable(problem)
 
     def _answer(self, number: int, answer: Any) -> None:
         """The session has checked that this was asked; whoever has asked may not wait for it any more."""
@@ -242,16 +283,9 @@ class ConnectionToBroker(asyncio.Protocol):
         self._freed.set()
 
 
-async def connected(
-    host: str,
-    port: int,
-    session: ClientSession,
-    came: Callable[[Delivering, int], None],
-    ready: Callable[[ConnectionToBroker, Welcome], None],
-    misnumbered: Callable[[int], None],
-) -> ConnectionToBroker:
+async def connected(host: str, port: int, session: ClientSession, events: ConnectionEvents) -> ConnectionToBroker:
     """A connection that the broker has welcomed. ConnectionLostError says why there is none."""
-    loop, connection = asyncio.get_running_loop(), ConnectionToBroker(session, came, ready, misnumbered)
+    loop, connection = asyncio.get_running_loop(), ConnectionToBroker(session, events)
     try:
         async with asyncio.timeout(CONNECT_S_MAX):
             await loop.create_connection(lambda: connection, host, port)

@@ -27,6 +27,7 @@ _REBUILT: Final = (
     errors.BadNotificationError,
     errors.BadValueError,
     errors.ForeignIdentityError,
+    errors.UnavailableError,
 )
 
 

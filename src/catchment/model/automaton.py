@@ -15,7 +15,7 @@ from typing import Final
 
 from catchment.model import ranges as rng
 from catchment.model.budget import charge, counted_cache
-from catchment.model.globs import Glob
+from catchment.model.globs import Glob, glob_order
 from catchment.model.ranges import Ranges
 
 # A question may take this many steps of single globs or ranges, some 20 ms; real filters need hundreds.
@@ -91,9 +91,10 @@ class Piece:
 
     @property
     def parts(self) -> list[Piece]:
-        """Pieces with a single condition each, whose intersection is this piece."""
-        globs = [Piece(ALL, wanted=frozenset([glob])) for glob in self.wanted]
-        globs += [Piece(ALL, unwanted=frozenset([glob])) for glob in self.unwanted]
+        """Pieces with a single condition each, whose intersection is this piece. They are sorted: how many steps a
+        question takes must not depend on the order of a set."""
+        globs = [Piece(ALL, wanted=frozenset([glob])) for glob in sorted(self.wanted, key=glob_order)]
+        globs += [Piece(ALL, unwanted=frozenset([glob])) for glob in sorted(self.unwanted, key=glob_order)]
         return globs if self.ranges == ALL else [*globs, Piece(self.ranges)]
 
 

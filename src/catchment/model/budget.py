@@ -36,8 +36,12 @@ _METER = _Meter()
 
 def charge(steps: int) -> None:
     """Counts some steps; BudgetSpent if they were the last."""
+    before = _METER.used
     _METER.used += steps
     if _METER.used > _METER.most:
+        # The count stops one past the budget. Otherwise an answer that is recalled, which is charged at once, would
+        # count more than the same answer when it is computed, which ends in the middle.
+        _METER.used = max(before, int(_METER.most) + 1)
         raise BudgetSpent
 
 
@@ -94,7 +98,8 @@ def steps_worked() -> int:
 
 
 def counted_cache(entries_max: int) -> Callable[[F], F]:
-    """As `lru_cache`, but an answer that is found again is charged as often."""
+    """As `lru_cache`, but an answer that is found again is charged as often. The function must open no `budget` of its
+    own: what that takes would be charged to the budget around it, but only when the answer is found again."""
 
     def decorated(function: F) -> F:
         known: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
@@ -103,8 +108,11 @@ def counted_cache(entries_max: int) -> Callable[[F], F]:
         def asked(*question: Hashable) -> Any:
             kept = known.get(question)
             if kept is not None:
-                _METER.recalled += kept[1]
-                charge(kept[1])
+                before = _METER.used
+                try:
+                    charge(kept[1])
+                finally:
+                    _METER.recalled += _METER.used - before
                 return kept[0]
             before = _METER.used
             answer = function(*question)

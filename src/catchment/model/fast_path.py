@@ -1,8 +1,8 @@
 """Fast paths for the filters that nearly all subscriptions are: constraints joined by one kind of `and`.
 
-`parsed_fast` does the work of the parser of `language.py`; `spelled_fast` does the work of the sets of `domain.py` and
-their spelling. Each has the same result as the slower way, and the tests compare the two. For anything unusual, errors
-above all, they return None; then the caller takes the slower way.
+The functions `parsed_…` do the work of the parser of `language.py`; `spelled_fast` does the work of the sets of
+`domain.py` and their spelling. Each has the same result as the slower way, and the tests compare the two. For anything
+unusual, errors above all, they return None; then the caller takes the slower way.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeGuard
 
 from catchment.errors import BadFilterError, CatchmentError
 from catchment.model.constraint import NAME_PATTERN, ORDER, RESERVED_WORDS, Constraint, Kind, constraint
@@ -57,6 +57,17 @@ _BETWEEN: Final = re.compile(
     |(?i:exists){_SPACE}\({_SPACE}(?P<exists>{_NAME}){_SPACE}\)){_SPACE}""".replace("\n    ", ""),
     re.DOTALL,
 )
+# What stands around the filters of a pattern, and before a constraint of an advertisement.
+_BRACKET: Final = re.compile(rf"{_SPACE}\[")
+_CLOSING: Final = re.compile(rf"{_SPACE}\]{_SPACE}")
+_ARROW: Final = re.compile(rf"{_SPACE}->")
+_TAIL: Final = re.compile(
+    rf"""{_SPACE}(?:(?i:within){_WORD_END}{_SPACE}(?P<within>(?:[0-9]{{1,18}}(?:ms|us|w|d|h|m|s))+){_SPACE})?
+    (?:(?i:by){_WORD_END}{_SPACE}(?P<by>{_NAME}{_SPACE}(?:,{_SPACE}{_NAME}{_SPACE})*+))?""".replace("\n    ", ""),
+    re.DOTALL,
+)
+_EACH_NAME: Final = re.compile(_NAME, re.DOTALL)
+_NEGATION: Final = re.compile(rf"{_SPACE}(?i:not){_WORD_END}")
 
 
 # --- text to constraints ------------------------------------------------------------------------
@@ -74,15 +85,73 @@ def parsed_fast(text: object) -> tuple[Constraint, ...] | None:
 
 
 def parsed_expression_fast(text: object) -> Expression | None:
-    """The expression that a text writes, by one walk over its tokens. Open parentheses wait on a stack, each with what
-    was read before it."""
-    if not isinstance(text, str) or len(text) > FAST_EXPRESSION_CODEPOINTS_MAX:
+    """The expression that a text writes."""
+    if not _is_walkable(text):
         return None
-    at, end = 0, len(text)
+    read = _expression_at(text, 0)
+    return None if read is None or read[1] < len(text) else read[0]
+
+
+def parsed_advertisement_fast(text: str) -> list[tuple[Constraint, bool]] | None:
+    """The constraints of an advertisement, each with whether a `not` stands before it."""
+    if not _is_walkable(text):
+        return None
+    constraints: list[tuple[Constraint, bool]] = []
+    at = -1
+    while at < len(text):
+        at += 1  # behind the comma; at first, at the start
+        negation = _NEGATION.match(text, at)
+        written = _CONSTRAINT.match(text, negation.end() if negation else at)
+        constraint = None if written is None else _usual(written) or _constraint(written.group())
+        if written is None or constraint is None or text[written.end() : written.end() + 1] not in (",", ""):
+            return None
+        constraints.append((constraint, negation is not None))
+        at = written.end()
+    return constraints
+
+
+def parsed_pattern_fast(text: str) -> tuple[list[Expression], str | None, list[str]] | None:
+    """The filters of a pattern, the text of its duration, and the names after `by`."""
+    if not _is_walkable(text):
+        return None
+    steps: list[Expression] = []
+    at = 0
+    while True:
+        bracket = _BRACKET.match(text, at)
+        read = _expression_at(text, bracket.end() if bracket else at)
+        if read is None:
+            return None
+        steps.append(read[0])
+        at = read[1]
+        closing = _CLOSING.match(text, at) if bracket else None
+        if bracket and closing is None:
+            return None
+        arrow = _ARROW.match(text, closing.end() if closing else at)
+        at = closing.end() if closing else at
+        if arrow is None:
+            break
+        at = arrow.end()
+    tail = _TAIL.fullmatch(text, at)
+    try:
+        return None if tail is None else (steps, tail["within"], list(map(_name, _EACH_NAME.findall(tail["by"] or ""))))
+    except CatchmentError:
+        return None
+
+
+def _is_walkable(text: object) -> TypeGuard[str]:
+    return isinstance(text, str) and len(text) <= FAST_EXPRESSION_CODEPOINTS_MAX
+
+
+def _expression_at(text: str, at: int) -> tuple[Expression, int] | None:
+    """The expression that begins at a place, and where it ends, by one walk over its tokens. Open parentheses wait on a
+    stack, each with what was read before it."""
+    end = len(text)
     level, stack, has_operand = _Level(), list[_Level](), False
     while at < end:
         token = _BETWEEN.match(text, at)
         if token is None:
+            if has_operand and not stack:
+                break  # what follows is no part of an expression
             written = None if has_operand else _CONSTRAINT.match(text, at)
             operand = None if written is None else _usual(written) or _constraint(written.group())
             if written is None or operand is None:
@@ -117,7 +186,7 @@ def parsed_expression_fast(text: object) -> Expression | None:
     if not has_operand or stack:
         return None
     expression = level.closed()
-    return expression if level.depth <= FILTER_DEPTH_MAX else None
+    return (expression, at) if level.depth <= FILTER_DEPTH_MAX else None
 
 
 def _constant(token: re.Match[str], sign: str) -> Expression | None:

@@ -145,6 +145,10 @@ class Glob:
         return "".join(parts)
 
 
+def glob_order(glob: Glob) -> tuple[str, bool]:
+    return glob.pattern, glob.ignores_case
+
+
 def _escaped(text: str) -> str:
     return "".join("\\" + c if c in "*?\\" else c for c in text)
 

@@ -21,7 +21,12 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput
 from catchment.errors import BadFilterError, CatchmentError, LimitError, ParseError, shown
 from catchment.model.constraint import OPERATORS, Constraint, Kind, constraint
 from catchment.model.expression import FILTER_CONSTRAINTS_MAX, FILTER_DEPTH_MAX, And, Expression, Not, Or
-from catchment.model.fast_path import parsed_expression_fast, parsed_fast
+from catchment.model.fast_path import (
+    parsed_advertisement_fast,
+    parsed_expression_fast,
+    parsed_fast,
+    parsed_pattern_fast,
+)
 from catchment.model.values import INT_MAX, Value, parse_duration, parse_time
 
 # Any filter within `filter.FILTER_SIZE_MAX` prints to a shorter text, which must parse again.
@@ -45,12 +50,32 @@ def parse_any_filter(text: str) -> Expression:
 
 
 def parse_advertisement(text: str) -> list[Constraint]:
+    constraints = parsed_advertisement_fast(text)
+    if constraints is None:
+        return parse_any_advertisement(text)
+    return [_negated(constraint) if is_negated else constraint for constraint, is_negated in constraints]
+
+
+def parse_any_advertisement(text: str) -> list[Constraint]:
+    """The same, always by the grammar."""
     constraints: list[Constraint] = _parsed(text, "advertisement")
     return constraints
 
 
 def parse_pattern(text: str) -> tuple[list[Expression], timedelta | None, list[str]]:
     """The filters of the sequence, `within` and `by`."""
+    parts = parsed_pattern_fast(text)
+    if parts is None:
+        return parse_any_pattern(text)
+    steps, within, by = parts
+    try:
+        return steps, None if within is None else parse_duration(within), by
+    except CatchmentError:
+        return parse_any_pattern(text)  # it says where the duration is
+
+
+def parse_any_pattern(text: str) -> tuple[list[Expression], timedelta | None, list[str]]:
+    """The same, always by the grammar."""
     parts: tuple[list[Expression], timedelta | None, list[str]] = _parsed(text, "pattern")
     return parts
 
@@ -127,10 +152,7 @@ class _Builder(Transformer[Token, Any]):
     def advertised_not(self, parts: list[_Sized]) -> _Sized:
         advertised = parts[0].expression
         assert isinstance(advertised, Constraint)
-        if f"not {advertised.operator}" not in OPERATORS:
-            raise BadFilterError(f"not {advertised}: an advertisement says what may appear; use != or another operator")
-        negated = constraint(advertised.name, f"not {advertised.operator}", advertised.value, advertised.kind)
-        return _Sized(negated, 0, 1)
+        return _Sized(_negated(advertised), 0, 1)
 
     def pattern(self, parts: list[Any]) -> tuple[list[Expression], timedelta | None, list[str]]:
         steps = [part.expression for part in parts if isinstance(part, _Sized)]
@@ -201,6 +223,12 @@ class _Builder(Transformer[Token, Any]):
                 return time
             case _:
                 return _is_true(part)
+
+
+def _negated(advertised: Constraint) -> Constraint:
+    if f"not {advertised.operator}" not in OPERATORS:
+        raise BadFilterError(f"not {advertised}: an advertisement says what may appear; use != or another operator")
+    return constraint(advertised.name, f"not {advertised.operator}", advertised.value, advertised.kind)
 
 
 def _constrained(name: Token, operator: str, value: object, kind: Kind | None) -> _Sized:

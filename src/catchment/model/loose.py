@@ -248,9 +248,13 @@ def _glob(condition: Condition) -> Glob:
 
 def typical(piece: Loose) -> str:
     """The string `prefix#substring#…#suffix`. It is in the piece, unless the piece is empty or its ends are mixed."""
-    inner = [condition.text for condition in piece.wanted if condition.place == _INNER]
-    start = max((condition.text for condition in piece.wanted if condition.place == _START), key=len, default="")
-    end = max((condition.text for condition in piece.wanted if condition.place == _END), key=len, default="")
+    # In order of length and text: what is found must not depend on the order of a set.
+    wanted = sorted(piece.wanted, key=lambda condition: _length_and_text(condition.text))
+    inner = [condition.text for condition in wanted if condition.place == _INNER]
+    start, end = (
+        next((condition.text for condition in reversed(wanted) if condition.place == place), "")
+        for place in (_START, _END)
+    )
     return _APART.join([start, *inner, end])
 
 

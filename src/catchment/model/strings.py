@@ -38,7 +38,7 @@ from catchment.model.automaton import (
 )
 from catchment.model.budget import BudgetSpent, charge, counted_cache, share
 from catchment.model.folding import unfolded
-from catchment.model.globs import Glob
+from catchment.model.globs import Glob, glob_order
 from catchment.model.loose import Loose, loose
 from catchment.model.ranges import Ranges
 
@@ -109,8 +109,8 @@ class Strings:
         inverse = EVERY_STRING
         for piece in self.pieces:
             parts = [Piece(rng.complement(piece.ranges, ""))]
-            parts += [Piece(ALL, unwanted=frozenset([glob])) for glob in piece.wanted]
-            parts += [Piece(ALL, wanted=frozenset([glob])) for glob in piece.unwanted]
+            parts += [Piece(ALL, unwanted=frozenset([glob])) for glob in sorted(piece.wanted, key=glob_order)]
+            parts += [Piece(ALL, wanted=frozenset([glob])) for glob in sorted(piece.unwanted, key=glob_order)]
             inverse &= of_pieces(tuple(parts))
         return inverse
 
@@ -244,8 +244,9 @@ def none_of_globs(globs: Iterable[Glob]) -> Strings:
 
 def all_of(sets: Sequence[Strings]) -> Strings:
     """The intersection of some sets. The normal form is made once, of the result, not after each step."""
-    if all(strings.ranges is not None for strings in sets):
-        return reduce(and_, sets)
+    ranges = [strings.ranges for strings in sets if strings.ranges is not None]
+    if len(ranges) == len(sets):
+        return of_ranges(rng.intersections(ranges))
     return of_pieces(tuple(reduce(and_, chosen) for chosen in product(*(strings.pieces for strings in sets))))
 
 
@@ -404,7 +405,7 @@ def _is_empty(piece: Piece) -> bool:
 
 
 def _piece_order(piece: Piece) -> tuple[object, ...]:
-    patterns = [sorted((glob.pattern, glob.ignores_case) for glob in globs) for globs in (piece.wanted, piece.unwanted)]
+    patterns = [sorted(map(glob_order, globs)) for globs in (piece.wanted, piece.unwanted)]
     return len(piece.wanted) + len(piece.unwanted), patterns, [low for low, _ in piece.ranges]
 
 
@@ -432,7 +433,7 @@ def _contained(pieces: tuple[Piece, ...], others: tuple[Piece, ...]) -> bool:
 
 def _literal(piece: Piece) -> str | None:
     """The text that a piece holds, whatever its case, and nothing else, unless the piece is empty."""
-    return next((glob.literal for glob in piece.wanted if glob.literal is not None), None)
+    return min((glob.literal for glob in piece.wanted if glob.literal is not None), default=None)
 
 
 def _tells_case(piece: Piece) -> bool:

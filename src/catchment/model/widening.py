@@ -121,6 +121,8 @@ class _Walk:
         short_first = sorted((part for part in parts if isinstance(part, Or)), key=lambda part: len(part.parts))
         # The fewest boxes first: they narrow the most for the products they make.
         for other in sorted(map(self.boxes, short_first), key=len):
+            if self._steps_left <= 0:
+                break  # what the others exclude is let through
             factors = other if len(boxes) * len(other) <= BOXES_MAX else [self._around(other)]
             if factors != [WHOLE]:
                 boxes = [both for box in boxes for its in factors if (both := self._both(box, its))]
@@ -153,7 +155,7 @@ class _Walk:
         sets = dict(first.sets)
         for name, values in second.sets.items():
             sets[name] = self._narrowed(sets[name], values) if name in sets else values
-        self._steps_left -= 8 + 2 * len(sets)
+        self._steps_left -= 8 + len(sets) // 2
         return Box(sets)
 
     def _narrowed(self, first: Values, second: Values) -> Values:

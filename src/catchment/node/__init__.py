@@ -2,6 +2,6 @@
 
 from catchment.node.gaps import GapTimes
 from catchment.node.node import Node
-from catchment.node.outlets import ClientOutlet, LinkOutlet
+from catchment.node.outlets import ClientOutlet, LinkOutlet, StoreOutlet
 
-__all__ = ["ClientOutlet", "GapTimes", "LinkOutlet", "Node"]
+__all__ = ["ClientOutlet", "GapTimes", "LinkOutlet", "Node", "StoreOutlet"]

@@ -17,17 +17,21 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any, Final
 
-from catchment.errors import BadIdError, CatchmentError, ForeignIdentityError, LimitError, shown
+from catchment.errors import BadIdError, BadNumberError, CatchmentError, ForeignIdentityError, LimitError, shown
 from catchment.model.names import HTTP_PUBLISHER, RESERVED, name_refusal, spelling_refusal
 from catchment.model.notification import Notification
 from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
 from catchment.node.numbers import Numbers
 from catchment.routing.core import RoutingCore
+from catchment.routing.durable.core import DurableCore
+from catchment.routing.durable.messages import DurableRequest, SubscribeDurable
 from catchment.routing.messages import Client, ClientRequest, MapIdentity, Time
 
 # Identities that one client may own, and identities of others that may be mapped to it. A client that serves more users
 # than that uses several connections.
 CLIENT_IDENTITIES_MAX: Final = 1_000
+# Identities that stand for a relay at other storages begin with this: no client has such a name.
+RELAYS: Final = "@relay/"
 
 
 class Access:
@@ -92,6 +96,30 @@ class Access:
         if handler != client and request.identity not in mapped and len(mapped) >= CLIENT_IDENTITIES_MAX:
             raise LimitError("CLIENT_IDENTITIES_MAX", CLIENT_IDENTITIES_MAX, "one more", "map it to another client")
 
+    def check_durable(self, client: Client, request: DurableRequest) -> None:
+        """The same for what is durable. A durable identity belongs to whoever is connected under its name, at any
+        broker. A group belongs to everybody."""
+        for text in (request.identity, getattr(request, "id", request.identity)):
+            if not 1 <= len(text) <= IDENTITY_CODEPOINTS_MAX:
+                raise LimitError("IDENTITY_CODEPOINTS_MAX", IDENTITY_CODEPOINTS_MAX, f"a name of {len(text):,}")
+        if getattr(request, "id", "").startswith(RESERVED):
+            raise BadIdError(f"ids of durable subscriptions do not begin with {RESERVED}")
+        if request.identity == client.name and not request.identity.startswith(RELAYS):
+            return
+        if refusal := spelling_refusal(request.identity):
+            raise BadIdError(refusal)
+        if self._is_shared(client, request):
+            return
+        what = f"{shown(request.identity)} is durable for whoever connects under that name"
+        raise ForeignIdentityError(f"{what}: connect as {shown(request.identity)}")
+
+    def _is_shared(self, client: Client, request: DurableRequest) -> bool:
+        """Whether a request is about a group: any client may subscribe for one, and speak for one that there is. The
+        name of somebody who is here is no group's."""
+        if isinstance(request, SubscribeDurable):
+            return request.is_group and Client(request.identity) not in self._connected
+        return isinstance(self._core, DurableCore) and self._core.table.is_group(request.identity)
+
     def granted(self, request: ClientRequest) -> bool:
         """Whether a request, which was checked, only grants HTTP publishers a name: the core need not hear of it."""
         if not isinstance(request, MapIdentity) or request.handler != HTTP_PUBLISHER:
@@ -102,6 +130,20 @@ class Access:
         return True
 
     # --- publications ---
+
+    def admitted_stored(self, client: Client, batch: Sequence[Notification], now: Time) -> Sequence[Notification]:
+        """A batch that a client wants to be stored, with its source. CatchmentError if it has several sources, one that
+        is not the client's, or numbers that do not grow or are out of range. Numbers that were published before may
+        come again: whoever stores them knows which are new."""
+        if not batch:
+            raise BadNumberError("a publication that is to be stored has at least one notification", 0)
+        batch = [each if each.source is not None else each.stamped(source=client.name) for each in batch]
+        source = batch[0].source
+        assert source is not None
+        if (problem := self._source_problem(client, source)) is not None:
+            raise problem
+        self.numbers.remember({source: self.numbers.checked_stored(batch, source, now)})
+        return batch
 
     def admitted(self, client: Client, batch: Sequence[Notification], now: Time) -> Sequence[Notification]:
         """A batch that a client publishes, with sources. Remembers its numbers. CatchmentError if one of the sources is

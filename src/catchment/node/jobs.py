@@ -1,7 +1,8 @@
-"""Jobs: work for a client that is cut into slices, between which others are served.
+"""Jobs: work for a client or a neighbor that is cut into slices, between which others are served.
 
 Some requests are more work than one turn may take: a client goes that has a hundred thousand subscriptions, a filter is
-to be compared with all of them, a pattern has filters that take long to normalize. Such a request becomes a *job*, an
+to be compared with all of them, a pattern has filters that take long to normalize, a frame has thousands of
+publications. Such a request becomes a *job*, an
 iterator: each step of it is a *slice*. The first slice runs at once, and most jobs end with it. The others run in
 turns, one slice of one job in a turn; the node asks its host for a turn with a timer that is due at once. So whatever
 else the host has to do comes between two slices, and a network with jobs is not quiescent.
@@ -9,7 +10,8 @@ else the host has to do comes between two slices, and a network with jobs is not
 While a job runs, the names that it is about (identities and clients) are *busy*. A client that names a busy identity,
 and a client that comes back under a busy name, *waits*: all that it says from then on is kept, in order, and is done
 when the name is free. So nobody ever sees half of a job. The node stops reading from a client that waits: what is kept
-is at most what one read has brought.
+is at most what one read has brought. In the same way a neighbor waits that comes back while this broker still forgets
+what it had said before.
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from catchment.node.outlets import ClientOutlet
-from catchment.routing.messages import Client
+from catchment.node.outlets import ClientOutlet, LinkOutlet
+from catchment.routing.messages import Client, Neighbor
 
 # The timer of the next turn. A core's timers have other names.
 TURN: Final = "@node/turn"
+# The name that stands for the link to a neighbor, while a job is about it. No client or identity has such a name.
+LINK: Final = "@link/"
 # Subscriptions that are cancelled in one slice: some milliseconds.
 SLICE_CANCELLED_MAX: Final = 64
 # Steps of about a microsecond (`model/budget.py`) that a slice may take to compare and normalize filters. It ends with
@@ -30,6 +34,8 @@ SLICE_CANCELLED_MAX: Final = 64
 SLICE_STEPS_MAX: Final = 4_000
 # Comparisons in a slice: most of them take few steps.
 SLICE_COMPARED_MAX: Final = 256
+# Notifications of one client that a core is given in one turn: some milliseconds, if each is delivered once.
+SLICE_PUBLISHED_MAX: Final = 1_024
 # Things that clients said while they waited, and that are done in one turn.
 SLICE_SAID_MAX: Final = 32
 
@@ -40,11 +46,11 @@ class Job(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What a client said while it waited: the names that must be free before it is done."""
+    """What a client or a neighbor said while it waited: the names that must be free before it is done."""
 
     names: frozenset[str]
     work: Callable[[], None]
-    outlet: ClientOutlet
+    outlet: ClientOutlet | LinkOutlet
 
 
 class Jobs:
@@ -54,7 +60,7 @@ class Jobs:
         self._ask_for_turn = ask_for_turn
         self._jobs: deque[Job] = deque()
         self._busy: set[str] = set()
-        self._waiting: dict[Client, deque[Said]] = {}
+        self._waiting: dict[Client | Neighbor, deque[Said]] = {}
         self._is_asked = False
         # Slices that were put off to a later turn, since the start.
         self.slices_count = 0
@@ -67,12 +73,12 @@ class Jobs:
 
     @property
     def waiting_count(self) -> int:
-        """How many clients wait."""
+        """How many clients and neighbors wait."""
         return len(self._waiting)
 
-    def must_wait(self, client: Client, names: Iterable[str]) -> bool:
-        """Whether what a client says about these names has to wait."""
-        return client in self._waiting or (bool(self._busy) and not self._busy.isdisjoint(names))
+    def must_wait(self, speaker: Client | Neighbor, names: Iterable[str]) -> bool:
+        """Whether what somebody says about these names has to wait."""
+        return speaker in self._waiting or (bool(self._busy) and not self._busy.isdisjoint(names))
 
     # --- changes ---
 
@@ -84,9 +90,15 @@ class Jobs:
         self._busy |= job.names
         self._need_turn()
 
-    def wait(self, client: Client, outlet: ClientOutlet, names: Iterable[str], work: Callable[[], None]) -> None:
-        """Keeps what a client has said until the names are free, and until what it said before is done."""
-        self._waiting.setdefault(client, deque()).append(Said(frozenset(names), work, outlet))
+    def wait(
+        self,
+        speaker: Client | Neighbor,
+        outlet: ClientOutlet | LinkOutlet,
+        names: Iterable[str],
+        work: Callable[[], None],
+    ) -> None:
+        """Keeps what somebody has said until the names are free, and until what it said before is done."""
+        self._waiting.setdefault(speaker, deque()).append(Said(frozenset(names), work, outlet))
         outlet.pause()
 
     def turn(self) -> None:
@@ -106,16 +118,16 @@ class Jobs:
 
     def _catch_up(self) -> None:
         left = SLICE_SAID_MAX
-        for client, waiting in list(self._waiting.items()):
+        for speaker, waiting in list(self._waiting.items()):
             while left and self._is_free(waiting):
                 left -= 1
                 said = waiting[0]
                 # It may begin a job: then the names of the next one are perhaps busy again. It is taken off only
-                # afterwards: its client waits until all is done.
+                # afterwards: whoever said it waits until all is done.
                 said.work()
                 waiting.popleft()
                 if not waiting:
-                    del self._waiting[client]
+                    del self._waiting[speaker]
                     said.outlet.resume()
                     break
 

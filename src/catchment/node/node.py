@@ -7,6 +7,7 @@ asyncio server and the simulator both drive nodes, so a simulation shows what th
   connection replaces the old.
 - Which answer belongs to which request.
 - Who may ask for what, and publish as whom (`access.py`), with which numbers (`numbers.py`).
+- What is durable (`routing/durable/`): it gives the store what the core writes, and the core what the store says.
 - What is dropped. While a client is behind, the node drops and counts the deliveries to it. As soon as the client has
   caught up, the node tells it how many it has lost.
 - What neighbors and clients hear of what may be lost between brokers (`gaps.py`).
@@ -15,56 +16,51 @@ asyncio server and the simulator both drive nodes, so a simulation shows what th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, assert_never
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any
 
-from catchment.errors import BadIdError, CatchmentError, LimitError, shown
+from catchment.errors import BadIdError, CatchmentError, UnavailableError, shown
 from catchment.model.notification import Notification
 from catchment.node.access import Access
+from catchment.node.counting import is_counted, unwanted
 from catchment.node.gaps import TIMER as GAPS_TIMER
 from catchment.node.gaps import Gaps, GapTimes
-from catchment.node.jobs import TURN, Job, Jobs
-from catchment.node.kept import ClientState, LinkState, Totals
-from catchment.node.outlets import ClientOutlet, LinkOutlet
+from catchment.node.jobs import LINK, SLICE_CANCELLED_MAX, SLICE_PUBLISHED_MAX, TURN, Job, Jobs
+from catchment.node.kept import ClientState, LinkState
+from catchment.node.outlets import ClientOutlet, LinkOutlet, StoreOutlet
+from catchment.node.performing import Performing
+from catchment.node.publications import Publication, Publications
 from catchment.node.sliced import Slices, ending_of, finished, names_in, sliced
-from catchment.routing.core import RoutingCore, Work
+from catchment.routing.core import LeavesInParts, RoutingCore, Work
+from catchment.routing.durable.messages import DurableRequest, Taken
 from catchment.routing.messages import (
     HOPS_MOST,
     HOST,
-    Action,
-    Beat,
     BrokerMessage,
     Client,
     ClientDown,
     ClientRequest,
     ClientUp,
-    Deliver,
-    DeliverSequence,
-    Forward,
     Gap,
     HostMessage,
     Interface,
-    Keep,
     LinkDown,
     LinkMessage,
     LinkUp,
-    Missed,
     Neighbor,
-    Parting,
     Refuse,
     Routed,
-    Send,
     SetTimer,
     Time,
     TimerFired,
 )
 from catchment.routing.parts.identities import Identity
-
-# The actions which show that somebody wants a notification.
-_WANTED: Final = (Forward, Deliver, DeliverSequence, Keep)
+from catchment.routing.stored import StoreMessage
 
 
-class Node:
+class Node(Performing):
     """A broker without its sockets."""
 
     def __init__(
@@ -75,21 +71,21 @@ class Node:
         set_timer: Callable[[SetTimer], None],
         incarnation: int | None = None,
         gap_times: GapTimes | None = None,
+        store: StoreOutlet | None = None,
     ) -> None:
         """`incarnation` is greater than 0 and differs from those of earlier processes of this broker; without one, it
-        is the time."""
-        self.name = name
-        self.core = core
-        self.clients: dict[Client, ClientState] = {}
-        self.links: dict[Neighbor, LinkState] = {}
-        self.totals = Totals()
+        is the time. `store` is there if the core is durable and was made from what a store has."""
+        super().__init__(name, core, now, set_timer, store)
+        # Links that are up, but wait: the core still forgets the link to the same neighbor before them.
+        self._coming: dict[Neighbor, LinkState] = {}
         self.access = Access(name, core, self.clients)
+        if self.durable is not None:
+            # A publisher goes on after what is kept of it, even if this process has not heard it yet.
+            self.access.numbers.remember(self.durable.numbers())
         # Messages that the node has given to the core: each may have changed what is wanted here.
         self.messages_count = 0
         # Is told each gap that this node tells: a host may log it.
         self.on_gap: Callable[[Gap], None] = lambda gap: None
-        self._now = now
-        self._set_timer = set_timer
         self.jobs = Jobs(lambda: set_timer(SetTimer(TURN, now())))
         self._gaps = Gaps(
             name,
@@ -105,20 +101,31 @@ class Node:
 
     # --- connections ---
 
-    def client_up(self, client: Client, identity: str, seen: Mapping[str, int], outlet: ClientOutlet) -> None:
+    def client_up(
+        self,
+        client: Client,
+        identity: str,
+        seen: Mapping[str, int],
+        outlet: ClientOutlet,
+        session: int = 0,
+        positions: Mapping[str, int] = MappingProxyType({}),
+        storage: str = "",
+    ) -> None:
         """A client has connected. If a client of this name is connected already, it has come back before this node
-        noticed that the old connection is dead: the new one replaces it."""
+        noticed that the old connection is dead: the new one replaces it. The last three arguments are for durable
+        delivery (`ClientUp`)."""
         if client in self.clients:
             self.clients[client].outlet.end(f"{shown(client.name)} has connected again")
             self.client_down(client)
         state = self.clients[client] = ClientState(outlet)
-        self._when_free(client, outlet, {client.name, identity}, lambda: self._came(client, state, identity, seen))
+        message = ClientUp(identity, seen, session, dict(positions), storage)
+        self._when_free(client, outlet, {client.name, identity}, lambda: self._came(client, state, message))
 
-    def _came(self, client: Client, state: ClientState, identity: str, seen: Mapping[str, int]) -> None:
+    def _came(self, client: Client, state: ClientState, message: ClientUp) -> None:
         # It may have gone while it waited.
         if self.clients.get(client) is state:
             state.is_known = True
-            self._tell(ClientUp(identity, seen), client)
+            self._tell(message, client)
 
     def client_down(self, client: Client) -> None:
         """A client has gone. From now on nothing is delivered to it, even if the core still has to forget much."""
@@ -149,15 +156,44 @@ class Node:
 
     def link_up(self, neighbor: Neighbor, cost: int, outlet: LinkOutlet) -> None:
         self.link_down(neighbor)
-        self.links[neighbor] = LinkState(outlet, cost)
-        self._gaps.link_up(neighbor, self._now())
-        self._tell(LinkUp(cost), neighbor)
+        link = self._coming[neighbor] = LinkState(outlet, cost)
+        self._when_link_free(neighbor, link, lambda: self._link_came(neighbor, link))
+
+    def _link_came(self, neighbor: Neighbor, link: LinkState) -> None:
+        # It may have gone while it waited.
+        if self._coming.get(neighbor) is link:
+            self.links[neighbor] = self._coming.pop(neighbor)
+            self._gaps.link_up(neighbor, self._now())
+            self._tell(LinkUp(link.cost), neighbor)
 
     def link_down(self, neighbor: Neighbor) -> None:
+        """A link has failed. From now on nothing is sent over it, even if the core still has to forget much."""
+        self._coming.pop(neighbor, None)
         link = self.links.pop(neighbor, None)
         if link is not None:
-            self._tell(LinkDown(), neighbor)
+            job = Job(frozenset((LINK + neighbor.name,)), self._forgetting(neighbor))
+            self._when_link_free(neighbor, link, lambda: self.jobs.begin(job))
             self._gaps.link_down(neighbor, link.carried_out, link.carried_in, self._now())
+
+    def _forgetting(self, neighbor: Neighbor) -> Iterator[None]:
+        """Lets the core forget what a neighbor has said, until so little is left that it may forget it at once."""
+        if isinstance(self.core, LeavesInParts):
+            for message in self.core.farewell(neighbor, SLICE_CANCELLED_MAX):
+                self._tell(message, neighbor)
+                yield
+        self._tell(LinkDown(), neighbor)
+
+    def _when_link_free(self, neighbor: Neighbor, link: LinkState, work: Callable[[], None]) -> None:
+        """Does something for a link now, or when the core has forgotten the link before it."""
+        if self.jobs.must_wait(neighbor, (LINK + neighbor.name,)):
+            self.jobs.wait(neighbor, link.outlet, (LINK + neighbor.name,), work)
+        else:
+            work()
+
+    def _over_link(self, neighbor: Neighbor, work: Callable[[LinkState], None]) -> None:
+        """Something has come over a link. It is dropped if the link goes while it waits."""
+        link = self._coming.get(neighbor) or self.links[neighbor]
+        self._when_link_free(neighbor, link, lambda: work(link) if self.links.get(neighbor) is link else None)
 
     def beat(self) -> None:
         """Called from time to time: tells each neighbor until when it has everything."""
@@ -171,25 +207,33 @@ class Node:
 
     # --- requests and publications of clients ---
 
-    def requested(self, client: Client, number: int, request: ClientRequest) -> None:
-        """Does what a client asks for, and answers with the number of the request."""
+    def requested(self, client: Client, number: int, request: ClientRequest | DurableRequest) -> None:
+        """Does what a client asks for, and answers with the number of the request. A durable request that is accepted
+        takes effect later (`ClientOutlet.take_effect`)."""
         state = self.clients[client]
         names = {client.name, *names_in(request)}
         self._when_free(client, state.outlet, names, lambda: self._do(client, state, number, request))
 
-    def _do(self, client: Client, state: ClientState, number: int, request: ClientRequest) -> None:
+    def _do(self, client: Client, state: ClientState, number: int, request: ClientRequest | DurableRequest) -> None:
         if self.clients.get(client) is not state:
             return  # It went while it waited.
         names = frozenset((client.name, *names_in(request)))
         self.jobs.begin(Job(names, self._answering(client, state, number, request)))
 
-    def _answering(self, client: Client, state: ClientState, number: int, request: ClientRequest) -> Iterator[None]:
+    def _answering(
+        self, client: Client, state: ClientState, number: int, request: ClientRequest | DurableRequest
+    ) -> Iterator[None]:
         refusals = yield from self._asking(client, request)
         state.outlet.answer(number, refusals)
 
-    def _asking(self, client: Client, request: ClientRequest) -> Slices:
+    def _asking(self, client: Client, request: ClientRequest | DurableRequest) -> Slices:
         """Asks the core, in slices if it is much work. Returns the refusals."""
         try:
+            if isinstance(request, DurableRequest):
+                if self.durable is None:
+                    raise UnavailableError(f"{self.name} has no part in durable delivery")
+                self.access.check_durable(client, request)
+                return self._tell(request, client)
             self.access.check_request(client, request)
         except CatchmentError as problem:
             self.totals.refused += 1
@@ -198,7 +242,7 @@ class Node:
             return []
         return (yield from sliced(request, self.core.clients, lambda part: self._tell(part, client)))
 
-    def ask(self, client: Client, request: ClientRequest) -> list[Refuse]:
+    def ask(self, client: Client, request: ClientRequest | DurableRequest) -> list[Refuse]:
         """Does what a client asks for, whatever it takes. Returns the refusals; the caller answers the client."""
         if self.jobs.must_wait(client, {client.name, *names_in(request)}):
             self.totals.refused += 1
@@ -213,38 +257,29 @@ class Node:
         # Answers come in the order of what was asked.
         self._when_free(client, outlet, {client.name}, lambda: outlet.answer(number, [Refuse(client, error)]))
 
-    def published(self, client: Client, publications: Sequence[tuple[int, Sequence[Notification]]]) -> None:
-        """Publishes, with one call of the core, all that one read of a client's connection brought. Each publication
+    def published(self, client: Client, publications: Sequence[Publication]) -> None:
+        """Publishes, with few calls of the core, all that one read of a client's connection brought. Each publication
         has the number of its answer, or 0 if the client does not wait for an answer. A publication with a source that
         is not the client's, or with a number that is out of range, is refused as a whole."""
         state = self.clients[client]
         self._when_free(client, state.outlet, {client.name}, lambda: self._publish_all(client, state, publications))
 
-    def _publish_all(
-        self, client: Client, state: ClientState, publications: Sequence[tuple[int, Sequence[Notification]]]
-    ) -> None:
-        outlet, now = state.outlet, self._now()
-        admitted: list[Notification] = []
-        # By place in `publications`: those that are refused before the core sees them.
-        refused_before: dict[int, Refuse] = {}
-        checked: list[tuple[int, Sequence[Notification]]] = []
-        for place, (number, batch) in enumerate(publications):
-            try:
-                taken = self.access.admitted(client, batch, now)
-                admitted += taken
-                checked.append((number, taken))
-            except CatchmentError as problem:
-                self.totals.refused += len(batch)
-                refused_before[place] = Refuse(client, problem)
-                checked.append((number, ()))
-        refusals = _by_notification(self._taken(client, state, admitted))
-        # In the order of the publications: answers come in the order in which a client asked.
-        for place, (number, taken) in enumerate(checked):
-            refused = [refusal for notification in taken for refusal in refusals.pop(id(notification), ())]
-            if place in refused_before:
-                refused = [refused_before[place]]
-            if number or refused:
-                outlet.answer(number, refused)
+    def _publish_all(self, client: Client, state: ClientState, publications: Sequence[Publication]) -> None:
+        now = self._now()
+        admitted = Publications(client, publications, lambda batch: self.access.admitted(client, batch, now))
+        self.totals.refused += admitted.refused_count
+        self.jobs.begin(Job(frozenset((client.name,)), self._publishing(client, state, admitted)))
+
+    def _publishing(self, client: Client, state: ClientState, publications: Publications) -> Iterator[None]:
+        """Gives the core what was admitted; only a long publication takes more than one slice. What the client says
+        next, also that it goes, comes after all of it."""
+        refusals: list[Refuse] = []
+        for start in range(0, len(publications.admitted), SLICE_PUBLISHED_MAX):
+            if start:
+                yield
+            refusals += self._taken(client, state, publications.admitted[start : start + SLICE_PUBLISHED_MAX])
+        for number, refused in publications.answers(refusals):
+            state.outlet.answer(number, refused)
 
     def publish(self, client: Client, notifications: Sequence[Notification]) -> list[Refuse]:
         """Publishes notifications that do not depend on each other: if one is refused, the others are published.
@@ -269,11 +304,70 @@ class Node:
         batch = [Routed(notification) for notification in notifications]
         return self._perform(self.core.on_notifications(batch, client, self._now()))
 
+    # --- durable delivery ---
+
+    def published_stored(
+        self, client: Client, number: int, notifications: Sequence[Notification], after: int | None
+    ) -> None:
+        """Publications of one source that the client wants to be stored, with growing numbers. `after` is the number of
+        the last one before that was to be stored, None if there was none. What is kept is confirmed later
+        (`ClientOutlet.confirm`); the answer says whether it is on its way. A client publishes again what was refused or
+        has not been confirmed: the same numbers may come several times."""
+        state = self.clients[client]
+        work = partial(self._publish_stored, client, state, number, notifications, after)
+        self._when_free(client, state.outlet, {client.name}, work)
+
+    def _publish_stored(
+        self,
+        client: Client,
+        state: ClientState,
+        number: int,
+        notifications: Sequence[Notification],
+        after: int | None,
+    ) -> None:
+        try:
+            if self.durable is None:
+                raise UnavailableError(f"{self.name} has no part in durable delivery: nothing can be stored")
+            admitted = self.access.admitted_stored(client, notifications, self._now())
+        except CatchmentError as problem:
+            self.totals.refused += 1
+            refusals = [Refuse(client, problem)]
+        else:
+            state.published += len(admitted)
+            self.totals.published += len(admitted)
+            if self._gaps.is_owing:
+                self._gaps.handles(self._now())
+            refusals = self._perform(self.durable.on_publication(admitted, after, client, self._now()))
+        if self.clients.get(client) is state and (number or refusals):
+            state.outlet.answer(number, refusals)
+
+    def taken(self, client: Client, taken: Taken) -> None:
+        """The application has taken deliveries."""
+        if self.durable is not None:
+            self._when_free(client, self.clients[client].outlet, {client.name}, lambda: self._take(client, taken))
+
+    def _take(self, client: Client, taken: Taken) -> None:
+        if client in self.clients:
+            self._tell(taken, client)
+
+    def store_said(self, message: StoreMessage) -> None:
+        """The store has done something, or fails."""
+        self._refuse_later(self._tell(message, HOST))
+
+    def _refuse_later(self, refusals: Sequence[Refuse]) -> None:
+        """What was on its way to a store is not kept: its publishers are told."""
+        for refusal in refusals:
+            state = self.clients.get(refusal.source) if isinstance(refusal.source, Client) else None
+            if state is not None:
+                state.outlet.answer(0, [refusal])
+
     # --- neighbors and timers ---
 
     def arrived(self, neighbor: Neighbor, batch: Sequence[Routed]) -> None:
         """A neighbor has forwarded notifications, in one message."""
-        link = self.links[neighbor]
+        self._over_link(neighbor, lambda link: self._arrived(neighbor, link, batch))
+
+    def _arrived(self, neighbor: Neighbor, link: LinkState, batch: Sequence[Routed]) -> None:
         link.heard += 1
         link.received += len(batch)
         link.carried_in += len(batch)
@@ -287,19 +381,33 @@ class Node:
         if self._gaps.is_owing:
             self._gaps.handles(self._now())
         actions = self.core.on_notifications(batch, neighbor, self._now()) if batch else []
-        self.totals.unwanted += _unwanted(batch, actions)
+        self.totals.unwanted += unwanted(batch, actions)
         self._perform(actions)
 
     def told(self, neighbor: Neighbor, message: BrokerMessage) -> None:
         """A neighbor has sent a message of the routing system."""
-        self.links[neighbor].heard += 1
-        self.links[neighbor].carried_in += int(message.carries_notifications)
-        self._tell(message, neighbor)
+        self._over_link(neighbor, lambda link: self._told(neighbor, link, message))
+
+    def _told(self, neighbor: Neighbor, link: LinkState, message: BrokerMessage) -> None:
+        link.heard += 1
+        link.carried_in += int(message.carries_notifications)
+        self.jobs.begin(Job(frozenset((LINK + neighbor.name,)), self._hearing(neighbor, link, message.parts())))
+
+    def _hearing(self, neighbor: Neighbor, link: LinkState, parts: Sequence[BrokerMessage]) -> Iterator[None]:
+        """Gives the core what a neighbor has said. There is one part, unless the neighbor says too much at once."""
+        for number, part in enumerate(parts):
+            if number:
+                yield
+                if self.links.get(neighbor) is not link:
+                    return  # The link has gone in between.
+            self._refuse_later(self._tell(part, neighbor))
 
     def link_told(self, neighbor: Neighbor, message: LinkMessage) -> None:
         """The node of a neighbor has sent a message."""
-        link = self.links[neighbor]
-        link.heard += int(_is_counted(message))
+        self._over_link(neighbor, lambda link: self._link_told(neighbor, link, message))
+
+    def _link_told(self, neighbor: Neighbor, link: LinkState, message: LinkMessage) -> None:
+        link.heard += int(is_counted(message))
         self._gaps.heard(neighbor, message, link.carried_in, self._now())
 
     def timer_fired(self, name: str) -> None:
@@ -310,7 +418,11 @@ class Node:
         else:
             self._tell(TimerFired(name), HOST)
 
-    def _tell(self, message: ClientRequest | HostMessage | BrokerMessage, source: Interface) -> list[Refuse]:
+    def _tell(
+        self,
+        message: ClientRequest | HostMessage | BrokerMessage | DurableRequest | Taken | StoreMessage,
+        source: Interface,
+    ) -> list[Refuse]:
         """Gives a message to the core and performs the actions. Returns the refusals."""
         self.messages_count += 1
         return self._perform(self.core.on_message(message, source, self._now()))
@@ -327,113 +439,12 @@ class Node:
         old = (work or self.core.inspect().work).old
         return {**totals, "old": old + self.core.clients.old_count}
 
-    # --- actions ---
-
-    def _perform(self, actions: Iterable[Action]) -> list[Refuse]:
-        """Performs actions in order. Returns the refusals: the caller answers the client."""
-        refusals: list[Refuse] = []
-        for action in actions:
-            match action:
-                case Deliver() | DeliverSequence():
-                    self._deliver(action)
-                case Forward():
-                    self._forward(action)
-                case Send():
-                    self._send(action.interface, action.message)
-                case Keep():
-                    pass
-                case Missed():
-                    self._miss(action)
-                case SetTimer():
-                    self._set_timer(action)
-                case Refuse():
-                    self.totals.refused += 1
-                    # A neighbor that is refused has broken the protocol: it loses its link.
-                    if isinstance(action.source, Neighbor) and action.source in self.links:
-                        self.links[action.source].outlet.end(str(action.error))
-                    refusals.append(action)
-                case _:
-                    assert_never(action)
-        return refusals
-
-    def _deliver(self, action: Deliver | DeliverSequence) -> None:
-        state = self.clients.get(action.client)
-        if state is None or not state.is_known or self._is_lost(state, action.identity):
-            return
-        try:
-            if isinstance(action, Deliver):
-                state.outlet.deliver(action)
-            else:
-                state.outlet.deliver_sequence(action)
-        except LimitError:
-            self._lose(state, action.identity)
-        else:
-            state.delivered += 1
-            self.totals.delivered += 1
-
-    def _miss(self, action: Missed) -> None:
-        """Counts what the core has dropped as lost too: a client hears one number, whoever dropped the deliveries."""
-        state = self.clients.get(action.client)
-        if state is not None and state.is_known:
-            state.lost[action.identity] += action.count
-            self.totals.lost += action.count
-            if not state.outlet.is_behind():
-                self._tell_lost(state, action.identity)
-
-    def _is_lost(self, state: ClientState, identity: str) -> bool:
-        """Whether the client is too far behind for one more delivery, which is then counted as lost. If it is not
-        behind, it is told now how many deliveries it has lost before."""
-        if state.outlet.is_behind():
-            self._lose(state, identity)
-            return True
-        # Before the delivery: so the client learns where in its stream the gap is.
-        if state.lost:
-            self._tell_lost(state, identity)
-        return False
-
-    def _lose(self, state: ClientState, identity: str) -> None:
-        state.lost[identity] += 1
-        self.totals.lost += 1
-
-    def _tell_lost(self, state: ClientState, identity: str) -> None:
-        if count := state.lost.pop(identity, 0):
-            state.outlet.tell_lost(identity, count)
-
-    def caught_up(self, client: Client) -> None:
-        """A client that was behind has received what waited for it. It is told now what it has lost: perhaps no further
-        delivery comes that could tell it."""
-        state = self.clients.get(client)
-        if state is not None:
-            for identity in sorted(state.lost):
-                self._tell_lost(state, identity)
-
-    def _forward(self, action: Forward) -> None:
-        link = self.links.get(action.interface)
-        if link is not None:
-            link.forwarded += len(action.batch)
-            link.carried_out += len(action.batch)
-            self.totals.forwarded += len(action.batch)
-            link.sent += link.outlet.forward(action.batch, action.is_relayed)
-
-    def _send(self, neighbor: Neighbor, message: BrokerMessage) -> None:
-        link = self.links.get(neighbor)
-        if link is None:
-            return
-        try:
-            link.outlet.send(message)
-        except LimitError as problem:
-            # A neighbor that misses a message would route by a wrong state. A new link begins from nothing.
-            link.outlet.end(f"{type(message).__name__}: {problem}")
-        else:
-            link.sent += 1
-            link.carried_out += int(message.carries_notifications)
-
     # --- gaps ---
 
     def _tell_neighbor(self, neighbor: Neighbor, message: LinkMessage) -> None:
         link = self.links[neighbor]
         link.outlet.tell(message)
-        link.sent += int(_is_counted(message))
+        link.sent += int(is_counted(message))
 
     def _tell_gap(self, gap: Gap, source: Neighbor | None) -> None:
         """Tells a gap to all clients, and to all neighbors but the one that it came from."""
@@ -448,32 +459,3 @@ class Node:
     def _is_reached(self, broker: str) -> bool | None:
         brokers = self.core.inspect().brokers
         return None if brokers is None else any(known.is_reached for known in brokers if known.name == broker)
-
-
-def _is_counted(message: LinkMessage) -> bool:
-    """Whether a message counts when the ends of a link are compared: beats come and go in a network at rest too."""
-    return not isinstance(message, Beat | Parting)
-
-
-def _by_notification(refusals: Sequence[Refuse]) -> dict[int, list[Refuse]]:
-    """By object, not by value: equal notifications may be in several publications. `id` is safe as a key: the core
-    returns the very object that it was given, and the caller keeps that object alive."""
-    by_notification: dict[int, list[Refuse]] = {}
-    for refusal in refusals:
-        by_notification.setdefault(id(refusal.notification), []).append(refusal)
-    return by_notification
-
-
-def _unwanted(batch: Sequence[Routed], actions: Sequence[Action]) -> int:
-    """How many notifications of a batch this broker did nothing with. A message to a neighbor does not count."""
-    if len(batch) == 1:
-        return 0 if any(isinstance(action, _WANTED) for action in actions) else 1
-    # By `id`: the actions have the objects of the batch. `DeliverSequence` needs no branch: a core that watches
-    # patterns emits `Keep` for each notification that a pattern wants.
-    wanted: set[int] = set()
-    for action in actions:
-        if isinstance(action, Forward):
-            wanted.update([id(routed.notification) for routed in action.batch])
-        elif isinstance(action, Deliver | Keep):
-            wanted.add(id(action.notification))
-    return sum(id(routed.notification) not in wanted for routed in batch)

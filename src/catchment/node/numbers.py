@@ -68,6 +68,21 @@ class Numbers:
             numbers[source] = last = seq
         return numbers
 
+    def checked_stored(self, batch: Sequence[Notification], source: str, now: Time) -> int:
+        """The last number of a batch of one source that is to be stored. BadNumberError if the numbers do not grow, or
+        leap ahead. They may go back: what is not known to be stored is published again."""
+        known = self._newest.last.get(source, 0)
+        last = 0
+        for notification in batch:
+            seq = notification.seq
+            if notification.source != source or seq is None or seq <= last:
+                what = "publications that are to be stored have one source, and numbers ($seq) above 0 that grow"
+                raise BadNumberError(f"{what}; found {shown(notification.source)}, {shown(seq)}", known)
+            if seq > now + SEQ_AHEAD_MAX and seq > max(known, last) + 1:
+                raise _leaped(source, seq, max(known, now), now)
+            last = seq
+        return last
+
     def remember(self, numbers: Mapping[str, int]) -> None:
         self._newest.merge(numbers)
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from catchment.routing.durable.messages import Confirm, TakeEffect, TellLostLog
 from catchment.routing.messages import BrokerMessage, Deliver, DeliverSequence, Gap, LinkMessage, Refuse, Routed
+from catchment.routing.stored import Fetch, Persist
 
 
 class ClientOutlet(Protocol):
@@ -30,6 +32,18 @@ class ClientOutlet(Protocol):
         """Tells the client that notifications may be missing, because brokers have lost some."""
         ...
 
+    def confirm(self, confirm: Confirm) -> None:
+        """Tells a publisher what is kept."""
+        ...
+
+    def take_effect(self, effect: TakeEffect) -> None:
+        """Tells the client that a durable subscription, edit or cancellation is known at the storages."""
+        ...
+
+    def tell_lost_log(self, lost: TellLostLog) -> None:
+        """Tells the client that a storage has lost its log."""
+        ...
+
     def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
         """Answers the request or publication with this number. Without refusals the answer says that it is accepted."""
         ...
@@ -49,6 +63,18 @@ class ClientOutlet(Protocol):
         ...
 
 
+class StoreOutlet(Protocol):
+    """The outlet to the broker's store. What the store answers, the host gives to `Node.store_said`."""
+
+    def persist(self, persist: Persist) -> None:
+        """Writes this, after all that it was given before."""
+        ...
+
+    def fetch(self, fetch: Fetch) -> None:
+        """Reads this, when all that it was told to write before `fetch.upto` is written."""
+        ...
+
+
 class LinkOutlet(Protocol):
     """The outlet to a neighbor."""
 
@@ -63,6 +89,12 @@ class LinkOutlet(Protocol):
     def forward(self, batch: Sequence[Routed], is_relayed: bool) -> int:
         """Sends notifications, in order. Returns in how many messages it has sent them."""
         ...
+
+    def pause(self) -> None:
+        """What the neighbor says has to wait: the host should read nothing more from it until `resume`."""
+        ...
+
+    def resume(self) -> None: ...
 
     def end(self, reason: str) -> None:
         """Tells the neighbor the reason and closes the link."""

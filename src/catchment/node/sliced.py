@@ -3,8 +3,8 @@
 A slice ends after a fixed count of comparisons, cancellations or steps, never after a time. So a simulated run and a
 live broker cut a request at the same places. What each part of a request means does not change:
 
-Unsubscribe   Each subscription of the identity is compared with the filter. Those that it covers are cancelled by their
-              ids, some at a time.
+Unsubscribe   Each subscription of the identity is compared with the filter. Then those that it covers are cancelled by
+              their ids, some at a time.
 Unadvertise   In the same way; each advertisement that is covered is withdrawn by itself.
 Subscribe     The filters of a pattern are made ready, one by one: what brokers route them by is kept in each filter.
 """
@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterator
 from catchment.model.budget import steps_used
 from catchment.model.pattern import Pattern
 from catchment.node.jobs import SLICE_CANCELLED_MAX, SLICE_COMPARED_MAX, SLICE_STEPS_MAX
+from catchment.routing.durable.messages import DurableRequest
 from catchment.routing.messages import (
     CancelMany,
     ClientRequest,
@@ -34,7 +35,7 @@ Slices = Generator[None, None, list[Refuse]]
 Ask = Callable[[ClientRequest], list[Refuse]]
 
 
-def names_in(request: ClientRequest) -> tuple[str, ...]:
+def names_in(request: ClientRequest | DurableRequest) -> tuple[str, ...]:
     """The identities and clients that a request names."""
     return (request.identity, request.handler) if isinstance(request, MapIdentity) else (request.identity,)
 
@@ -88,19 +89,23 @@ class _Slice:
 def _unsubscribed(request: Unsubscribe, clients: ClientSide, ask: Ask) -> Slices:
     if isinstance(request.wanted, Pattern):
         yield from _prepared(request.wanted)
-    refusals: list[Refuse] = []
     covered: list[str] = []
     part = _Slice()
-    # A list: the subscriptions change while they are walked through.
     for id, wanted in list(clients.wants_of(request.identity).items()):
         if cancels(request.wanted, wanted):
             covered.append(id)
-        if part.is_over() or len(covered) >= SLICE_CANCELLED_MAX:
-            refusals += ask(CancelMany(request.identity, tuple(covered))) if covered else []
-            covered.clear()
+        if part.is_over():
             yield
             part = _Slice()
-    return refusals + (ask(CancelMany(request.identity, tuple(covered))) if covered else [])
+    # Only when all are known: otherwise, if a wide one went first, those behind it would be stated, all at once.
+    refusals: list[Refuse] = []
+    going = frozenset(covered)
+    for start in range(0, len(covered), SLICE_CANCELLED_MAX):
+        if start:
+            yield
+        ids = tuple(covered[start : start + SLICE_CANCELLED_MAX])
+        refusals += ask(CancelMany(request.identity, ids, going=going))
+    return refusals
 
 
 def _unadvertised(request: Unadvertise, clients: ClientSide, ask: Ask) -> Slices:

@@ -23,12 +23,21 @@ What a core promises:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
-from catchment.routing.messages import Action, BrokerMessage, ClientRequest, HostMessage, Interface, Routed, Time
+from catchment.routing.messages import (
+    Action,
+    BrokerMessage,
+    ClientRequest,
+    HostMessage,
+    Interface,
+    Neighbor,
+    Routed,
+    Time,
+)
 
 if TYPE_CHECKING:
     from catchment.routing.parts.clients import ClientSide
@@ -105,6 +114,16 @@ class Inspection(Struct, frozen=True):
     @property
     def bytes(self) -> int:
         return sum(table.bytes for table in self.tables)
+
+
+@runtime_checkable
+class LeavesInParts(Protocol):
+    """What a core may offer besides: to forget what a neighbor has said in several steps, before `LinkDown`."""
+
+    def farewell(self, neighbor: Neighbor, most: int) -> Iterator[BrokerMessage]:
+        """Messages by which the neighbor itself would take back nearly all that it has said, `most` filters in each.
+        Nothing, if that is little. The host gives them to the core one by one, as if the neighbor had said them."""
+        ...
 
 
 class RoutingCore(Protocol[M_contra]):

@@ -19,10 +19,10 @@ its way between brokers a notification carries the header of the routing system.
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, TypeAlias
 
 from msgspec import Meta, Struct
 
@@ -36,6 +36,9 @@ from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX, Pattern
 # Microseconds: since 1970 in a live network, since the start of the run in a simulation. A core only compares and adds.
 Time = int
 if TYPE_CHECKING:
+    from catchment.routing.durable.messages import DurableAction
+    from catchment.routing.stored import StoreAction
+
     Wanted = Filter | Pattern | Cesql
 else:
 
@@ -173,11 +176,13 @@ class Resume(Said, frozen=True):
 
 class CancelMany(Struct, frozen=True):
     """Cancels the subscriptions that have these ids, some of many: a node cuts large work into such slices (`jobs.py`).
-    With `is_ending` the identity is going, and all its other subscriptions will be cancelled too. No client says it."""
+    With `is_ending` the identity is going, and all its other subscriptions will be cancelled too. Those in `going` will
+    be in any case: what they want need not be stated again. No client says it."""
 
     identity: str
     ids: tuple[str, ...]
     is_ending: bool = False
+    going: frozenset[str] = frozenset()
 
 
 # What clients say, and what a core is asked in their name.
@@ -194,6 +199,12 @@ class BrokerMessage(Said, frozen=True):
     Measures count a message as control, unless it `carries_notifications`."""
 
     carries_notifications: ClassVar[bool] = False
+
+    def parts(self) -> Sequence[BrokerMessage]:
+        """Messages that say the same when they are said one after the other. A node sends these, so that no message is
+        long to read and to handle. Whoever has heard only the first of them wants and offers no less than before the
+        first, or after the last."""
+        return (self,)
 
 
 class LinkMessage(Said, frozen=True):
@@ -256,10 +267,17 @@ class LinkDown(Struct, frozen=True):
 
 class ClientUp(Struct, frozen=True):
     """A client has connected. `seen` has, for each source, the last `$seq` that the identity has received, from this
-    broker or from another. The broker does not deliver those notifications again."""
+    broker or from another. The broker does not deliver those notifications again.
+
+    The rest is for durable delivery (`routing/durable/`). `session` is greater than those of the identity's earlier
+    connections, 0 if the client leaves that to the broker. `positions` has, by log, what the application has taken.
+    `storage` names where the client's publications are that may not have been taken by everybody; empty if all were."""
 
     identity: str
     seen: Mapping[str, int] = {}
+    session: int = 0
+    positions: Mapping[str, int] = {}
+    storage: str = ""
 
 
 class ClientDown(Struct, frozen=True):
@@ -331,12 +349,17 @@ class Forward(Struct, frozen=True, gc=False):
 
 
 class Deliver(Struct, frozen=True, gc=False):
-    """A notification to a client, with the ids of the identity's subscriptions that it matches, sorted."""
+    """A notification to a client, with the ids of the identity's subscriptions that it matches, sorted. If it comes
+    from a log (durable delivery), `log` and `epoch` say where it stands there, and `lost` how many before it are
+    lost."""
 
     client: Client
     identity: str
     notification: Notification
     subscriptions: tuple[str, ...]
+    log: str = ""
+    epoch: int = 0
+    lost: int = 0
 
 
 class DeliverSequence(Struct, frozen=True, gc=False):
@@ -381,4 +404,6 @@ class Refuse(Struct, frozen=True):
     notification: Notification | None = None
 
 
-Action = Send | Forward | Deliver | DeliverSequence | Missed | Keep | SetTimer | Refuse
+RoutingAction = Send | Forward | Deliver | DeliverSequence | Missed | Keep | SetTimer | Refuse
+# With what only a durable core does. The modules of the other two import this one, so at run time it is a text.
+Action: TypeAlias = "RoutingAction | StoreAction | DurableAction"

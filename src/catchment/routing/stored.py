@@ -150,9 +150,11 @@ class StoreDown(Struct, frozen=True):
 
 
 class StoreUp(Struct, frozen=True):
-    """The store works again. It has what `Opened` says; the core numbers on from there."""
+    """The store works again. It has what `Opened` says; the core numbers on from there. If it `is_full`, it takes
+    everything but records: acknowledgements make room."""
 
     opened: Opened
+    is_full: bool = False
 
 
 StoreMessage = Stored | Fetched | StoreDown | StoreUp

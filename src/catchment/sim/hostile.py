@@ -119,6 +119,15 @@ class _Outlet:
     def tell_gap(self, gap: Gap) -> None:
         pass
 
+    def confirm(self, confirm: Any) -> None:
+        pass
+
+    def take_effect(self, effect: Any) -> None:
+        pass
+
+    def tell_lost_log(self, lost: Any) -> None:
+        pass
+
     def answer(self, number: int, refusals: Any) -> None:
         assert all(isinstance(refusal, Refuse) for refusal in refusals)
 

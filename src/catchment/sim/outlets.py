@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from catchment.routing.durable.messages import Confirm, TakeEffect, TellLostLog
 from catchment.routing.messages import BrokerMessage, Deliver, DeliverSequence, Gap, LinkMessage, Refuse, Routed
 from catchment.sim.network import Direction
 from catchment.wire.frames import delivery_frame, frame
@@ -38,6 +39,12 @@ class ToNeighbor:
             self.simulation.carry_batch(self.way, batch, is_relayed)
         return 1
 
+    def pause(self) -> None:
+        """A simulated link carries as much as it is given."""
+
+    def resume(self) -> None:
+        pass
+
     def end(self, reason: str) -> None:
         """As in the live broker: the connection ends, and is made again."""
         sender, receiver = self.way.sender.name, self.way.receiver
@@ -68,6 +75,15 @@ class ToClient:
 
     def tell_gap(self, gap: Gap) -> None:
         self.client.gaps[gap.id] = gap
+
+    def confirm(self, confirm: Confirm) -> None:
+        """Only clients of a durable simulation ask for it."""
+
+    def take_effect(self, effect: TakeEffect) -> None:
+        pass
+
+    def tell_lost_log(self, lost: TellLostLog) -> None:
+        pass
 
     def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
         self.client.refused += [refusal.error for refusal in refusals]

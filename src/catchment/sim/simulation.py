@@ -27,8 +27,9 @@ from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
 from catchment.model.values import Value
-from catchment.node import GapTimes, Node
+from catchment.node import GapTimes, Node, StoreOutlet
 from catchment.routing.core import RoutingCore, Work
+from catchment.routing.durable.messages import DurableRequest
 from catchment.routing.messages import (
     Advertise,
     Beat,
@@ -173,14 +174,14 @@ class Simulation:
 
     def disconnect(self, identity: str) -> None:
         client = self.client(identity)
-        node = self._node_of(client)
+        node = self.node_of(client)
         if node is not None:
             client.is_connected = client.is_suspended = client.is_behind = False
             self._change()
             node.client_down(client.interface)
         client.home = None
 
-    def _node_of(self, client: SimClient) -> Node | None:
+    def node_of(self, client: SimClient) -> Node | None:
         """The broker that a client is connected to."""
         return self.nodes[client.home] if client.is_connected and client.home is not None else None
 
@@ -190,14 +191,22 @@ class Simulation:
             return
         client.is_connected = True
         self._change()
-        node.client_up(client.interface, client.identity, dict(client.seen), ToClient(self, client))
+        self.greet(node, client)
         for advertisement in client.advertisements:
             self._ask(client, Advertise(client.identity, advertisement))
         for id, wanted in client.wants.items():
             self._ask(client, Subscribe(client.identity, id, wanted))
+        self.restated(client)
 
-    def _ask(self, client: SimClient, request: ClientRequest) -> None:
-        node = self._node_of(client)
+    def restated(self, client: SimClient) -> None:
+        """A client that has connected has said again what it wants and offers."""
+
+    def greet(self, node: Node, client: SimClient) -> None:
+        """Tells a node that a client has connected."""
+        node.client_up(client.interface, client.identity, dict(client.seen), ToClient(self, client))
+
+    def _ask(self, client: SimClient, request: ClientRequest | DurableRequest) -> None:
+        node = self.node_of(client)
         if node is not None:
             self._change()
             node.requested(client.interface, 1, request)
@@ -244,7 +253,7 @@ class Simulation:
         client.is_suspended = False
         self._ask(client, Resume(identity))
 
-    def ask(self, identity: str, request: ClientRequest) -> None:
+    def ask(self, identity: str, request: ClientRequest | DurableRequest) -> None:
         """Any request, as it is: what is asked does not count as what the client wants."""
         self._ask(self.client(identity), request)
 
@@ -257,14 +266,14 @@ class Simulation:
         """The client reads again, and is told what it has lost."""
         client = self.client(identity)
         client.is_behind = False
-        node = self._node_of(client)
+        node = self.node_of(client)
         if node is not None:
             node.caught_up(client.interface)
 
     def publish(self, identity: str, attributes: Mapping[str, Value], payload: bytes = b"") -> Notification | None:
         """The notification, stamped; None if the client is not connected."""
         client = self.client(identity)
-        node = self._node_of(client)
+        node = self.node_of(client)
         if node is None:
             return None
         client.published += 1
@@ -323,7 +332,12 @@ class Simulation:
     def _start(self, broker: str) -> None:
         self._starts += 1
         set_timer = partial(self._set_timer, broker)
-        self.nodes[broker] = Node(broker, self._make_core(broker), self._time, set_timer, self._starts, self._gap_times)
+        core, store = self.core_and_store(broker)
+        self.nodes[broker] = Node(broker, core, self._time, set_timer, self._starts, self._gap_times, store)
+
+    def core_and_store(self, broker: str) -> tuple[RoutingCore[Any], StoreOutlet | None]:
+        """What the node of a broker that starts is made of."""
+        return self._make_core(broker), None
 
     def _beat(self, interval: Time) -> None:
         for node in self._alive():

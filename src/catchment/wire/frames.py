@@ -24,7 +24,7 @@ from functools import cache, lru_cache, reduce
 from itertools import groupby
 from operator import attrgetter, or_
 from struct import Struct as Layout
-from typing import Any, Final, Generic, TypeVar, get_args, get_origin
+from typing import Any, Final, Generic, TypeVar, get_args
 
 import msgspec
 from msgspec import Raw, Struct
@@ -34,13 +34,15 @@ from catchment.model.advertisement import Advertisement
 from catchment.model.cesql import Cesql
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
-from catchment.model.packed import PlainNotification, has_negative_zero, notification_of, plain_of_raw
+from catchment.model.packed import has_negative_zero, notification_of
 from catchment.model.pattern import Pattern
+from catchment.routing.durable.messages import Offer, Span
 from catchment.routing.messages import Header, Routed, Said, Wanted
-from catchment.wire.messages import Batch, Delivery, H, Parcel, Publish, Unfit
+from catchment.wire.messages import Batch, Publish, PublishStored, Unfit
+from catchment.wire.plain import PLAIN_KINDS, plain_kind
 
-# 2: notifications between brokers travel in parcels of one header.
-VERSION: Final = 2
+# 2: notifications between brokers travel in parcels of one header. 3: durable delivery.
+VERSION: Final = 3
 # One notification with the largest payload, or some thousand small ones. A receiver holds one frame at a time.
 FRAME_BYTES_MAX: Final = 4 * 1_048_576
 # Between brokers: one message says all that the clients of a broker want.
@@ -148,6 +150,30 @@ def _delivery_head(identity: str, subscriptions: tuple[str, ...]) -> bytes:
 _recalled_head: Final = lru_cache(_HEADS_MAX)(_delivery_head)
 
 
+def durable_delivery_frame(
+    identity: str, subscriptions: tuple[str, ...], notification: bytes, log: str, epoch: int, lost: int
+) -> bytes:
+    """The same of a `DurableDelivery`."""
+    are_few = len(subscriptions) <= _HEAD_SUBSCRIPTIONS_MAX
+    head = (_recalled_durable_head if are_few else _durable_delivery_head)(identity, subscriptions)
+    # Without the byte that says that there are three.
+    tail = _encode((log, epoch, lost))[1:]
+    size = len(head) + len(notification) + len(tail)
+    if size > FRAME_BYTES_MAX:
+        raise LimitError("FRAME_BYTES_MAX", FRAME_BYTES_MAX, f"{size:,} bytes")
+    return b"".join((_LENGTH.pack(size), head, notification, tail))
+
+
+def _durable_delivery_head(identity: str, subscriptions: tuple[str, ...]) -> bytes:
+    """A `DurableDelivery` up to its notification."""
+    delivery = _encode(("DurableDelivery", identity, subscriptions, None, None, None, None))
+    # The last four bytes are the Nones, where the notification and the rest go.
+    return delivery[:-4]
+
+
+_recalled_durable_head: Final = lru_cache(_HEADS_MAX)(_durable_delivery_head)
+
+
 def batch_frame(batch: Sequence[Routed]) -> bytes:
     """The frame of a `Batch`. Notifications that follow one another with the same header share it."""
     parcels: list[tuple[Header, list[Raw]]] = []
@@ -214,55 +240,6 @@ def pieces(batch: Sequence[T], sizes: Sequence[int], count_max: int) -> Iterator
         yield batch[start:]
 
 
-# --- plain messages: msgspec alone reads them -----------------------------------------------------
-#
-# Nearly all notifications are plain (`model/packed.py`). Messages that carry only plain notifications are read as these
-# types, in one call of msgspec. Whatever does not fit them is read again, slowly, by way of the model.
-
-
-class _PlainPublish(Struct, array_like=True, tag="Publish", gc=False):
-    number: int
-    notifications: list[Raw]
-
-    def message(self) -> Publish:
-        return Publish(self.number, tuple(map(plain_of_raw, self.notifications)))
-
-
-class _PlainDelivery(Struct, array_like=True, tag="Delivery", gc=False):
-    identity: str
-    subscriptions: tuple[str, ...]
-    notification: PlainNotification
-
-    def message(self) -> Delivery:
-        return Delivery(self.identity, self.subscriptions, self.notification.notification())
-
-
-class _PlainParcel(Struct, Generic[H], array_like=True, gc=False):
-    header: H
-    notifications: list[Raw]
-
-
-class _PlainBatch(Struct, Generic[H], array_like=True, tag="Batch", gc=False):
-    parcels: list[_PlainParcel[H]]
-
-    def message(self) -> Batch[H]:
-        return Batch(
-            tuple([Parcel(each.header, tuple(map(plain_of_raw, each.notifications))) for each in self.parcels])
-        )
-
-
-def _plain(kind: Any) -> Any:
-    """The type that the usual messages of a kind are read as."""
-    if get_origin(kind) is Batch:
-        header: Any = get_args(kind)[0]
-        batch: Any = _PlainBatch
-        return batch[header]
-    return {Publish: _PlainPublish, Delivery: _PlainDelivery}.get(kind, kind)
-
-
-_PLAIN_KINDS: Final = (_PlainPublish, _PlainDelivery, _PlainBatch)
-
-
 # --- outlines: what can be read of a message whose content is wrong -------------------------------
 
 
@@ -279,7 +256,13 @@ class _PublishOutline(Struct, array_like=True, tag="Publish"):
     notifications: list[Raw]
 
 
-_outline: Final = msgspec.msgpack.Decoder(_RequestOutline | _LookOutline | _PublishOutline).decode
+class _PublishStoredOutline(_PublishOutline, array_like=True, tag="PublishStored"):
+    pass
+
+
+_outline: Final = msgspec.msgpack.Decoder(
+    _RequestOutline | _LookOutline | _PublishOutline | _PublishStoredOutline
+).decode
 
 
 def _unfit(body: bytes, problem: BaseException | None) -> Unfit | None:
@@ -317,7 +300,7 @@ def _name(body: bytes) -> str:
 def _decoders(kinds: Any) -> tuple[Callable[[bytes], Any], Callable[[bytes], Any]]:
     """What reads any message of these kinds, and what reads the plain ones. There are few such sets: one for each
     state of a connection and routing system."""
-    plain_kinds = reduce(or_, map(_plain, get_args(kinds) or (kinds,)))
+    plain_kinds = reduce(or_, map(plain_kind, get_args(kinds) or (kinds,)))
     return tuple(msgspec.msgpack.Decoder(each, dec_hook=_decoded).decode for each in (kinds, plain_kinds))  # type: ignore[return-value]
 
 
@@ -396,13 +379,14 @@ class Decoder(Generic[M]):
             return None
         try:
             message: Any = self._decode_plain(body)
-            return message.message() if isinstance(message, _PLAIN_KINDS) else message  # type: ignore[return-value]
+            read: M = message.message() if isinstance(message, PLAIN_KINDS) else message
+            return read
         except (msgspec.MsgspecError, CatchmentError, ValueError, RecursionError):
             return None
 
 
 def _check_sizes(message: object, body: bytes) -> None:
-    if isinstance(message, Publish):
+    if isinstance(message, Publish | PublishStored):
         _check_count(len(message.notifications))
         # No notification is larger than the frame that it came in.
         if len(body) > NOTIFICATION_BYTES_MAX:
@@ -410,6 +394,10 @@ def _check_sizes(message: object, body: bytes) -> None:
                 checked_bytes(notification)
     elif isinstance(message, Batch):
         _check_count(sum(len(parcel.notifications) for parcel in message.parcels))
+    elif isinstance(message, Offer):
+        _check_count(len(message.notifications))
+    elif isinstance(message, Span):
+        _check_count(len(message.entries))
 
 
 def _check_count(count: int) -> None:

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from catchment.errors import BadIdError, shown
 from catchment.model.names import HTTP_PUBLISHER, length_refusal, name_refusal, spelling_refusal
+from catchment.routing.durable.messages import POSITIONS_MAX, DurableRequest
 from catchment.routing.messages import LINK_COST_MAX, ClientRequest, MapIdentity
 from catchment.wire.frames import VERSION
 from catchment.wire.messages import Hello, Welcome
@@ -41,7 +42,9 @@ def hello_refusal(broker: ThisBroker, hello: Hello) -> str:
         return f"this broker speaks version {VERSION}, you speak {low} to {high}"
     if hello.role == "broker":
         return _neighbor_refusal(broker, hello)
-    return name_refusal(hello.name)
+    if len(hello.positions) > POSITIONS_MAX:
+        return f"positions in {len(hello.positions):,} logs: POSITIONS_MAX is {POSITIONS_MAX:,}"
+    return name_refusal(hello.name) or (name_refusal(hello.storage) if hello.storage else "")
 
 
 def neighbor_welcome_refusal(broker: ThisBroker, welcome: Welcome) -> str:
@@ -56,7 +59,7 @@ def client_welcome_refusal(welcome: Welcome) -> str:
     return f"a credit of {welcome.credit}" if welcome.credit < 0 else ""
 
 
-def request_problem(request: ClientRequest) -> BadIdError | None:
+def request_problem(request: ClientRequest | DurableRequest) -> BadIdError | None:
     """What is wrong with the names that a client asks for something under. How long they may be is a limit, which the
     node checks with the others."""
     names = [request.identity]

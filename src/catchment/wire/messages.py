@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from catchment.errors import CatchmentError
 from catchment.model.notification import Notification
+from catchment.routing.durable.messages import BETWEEN_STORAGES, DurableRequest, Identity, LogId
 from catchment.routing.messages import (
     Beat,
     BrokerMessage,
@@ -22,6 +23,7 @@ from catchment.routing.messages import (
     Gap,
     Header,
     LinkReport,
+    Number,
     Parting,
     Routed,
     Said,
@@ -48,6 +50,12 @@ class Hello(Said, frozen=True):
     # one that connects a second time.
     instance: str = ""
     agent: str = ""
+    # Of a client with durable subscriptions: the number of its last session, and one more; 0 if it knows none. And how
+    # far it has taken each log.
+    session: Number = 0
+    positions: Mapping[LogId, Number] = {}
+    # Of a publisher: the storage that has, or may have, publications of it that are not settled. Empty if none has.
+    storage: str = ""
 
 
 class Welcome(Said, frozen=True):
@@ -65,6 +73,10 @@ class Welcome(Said, frozen=True):
     # broker knows. A client whose numbers begin after both needs no clock of its own.
     now: int = 0
     last_seq: int | None = None
+    # For a client: the number of this session, and the storage that keeps what it publishes: the broker itself, or the
+    # one that a broker without a disk names. Empty if there is none.
+    session: Number = 0
+    storage: str = ""
 
 
 class Goodbye(Said, frozen=True):
@@ -90,7 +102,7 @@ class Request(Said, frozen=True):
     """The broker answers it with `Accepted` or `Refused` of the same number."""
 
     number: int
-    body: ClientSaid
+    body: ClientSaid | DurableRequest
 
 
 class Publish(Said, frozen=True):
@@ -98,6 +110,19 @@ class Publish(Said, frozen=True):
 
     number: int
     notifications: tuple[Notification, ...]
+
+
+class PublishStored(Said, frozen=True):
+    """Notifications of one source, in order, with numbers (`$seq`) that grow. The broker answers it like a request:
+    `Accepted` says that they are on their way to the storage. `Confirmed` says that they are kept.
+
+    `after` is the number of the source's last publication before the first of these that was to be stored; None if the
+    storage has none. A storage that has not got that one does not take these: it refuses them, and says after which
+    number to go on."""
+
+    number: int
+    notifications: tuple[Notification, ...]
+    after: Number | None = None
 
 
 class Look(Said, frozen=True):
@@ -142,6 +167,18 @@ class Delivery(Said, frozen=True):
     notification: Notification
 
 
+class DurableDelivery(Said, frozen=True):
+    """As `Delivery`, for a durable subscription: the record `epoch` of the log. `lost` is how many records before it
+    the identity was due and will not get, because the storage has dropped them or found them damaged."""
+
+    identity: str
+    subscriptions: tuple[str, ...]
+    notification: Notification
+    log: LogId
+    epoch: Number
+    lost: Number = 0
+
+
 class SequenceDelivery(Said, frozen=True):
     """A sequence that completes a pattern."""
 
@@ -156,6 +193,34 @@ class Lost(Said, frozen=True):
 
     identity: str
     count: int
+
+
+class Confirmed(Said, frozen=True):
+    """All publications of the source up to `seq` are kept by the storage, in its log: a power cut does not lose them.
+    With `settled`, everybody who was due has taken them, and the publisher may go to another storage."""
+
+    source: Identity
+    seq: Number
+    storage: str
+    log: LogId
+    settled: bool
+
+
+class Effective(Said, frozen=True):
+    """A durable subscription, an edit or a cancellation is known at all storages but those that are `missing`: these
+    cannot be reached now, and learn of it when they can."""
+
+    identity: str
+    id: str
+    missing: tuple[str, ...]
+
+
+class LostLog(Said, frozen=True):
+    """The storage has a new log. What it kept before, and the identity had not taken, is lost."""
+
+    identity: str
+    storage: str
+    log: LogId
 
 
 class Seen(Said, frozen=True):
@@ -187,19 +252,21 @@ class Batch(Said, Generic[H], frozen=True):
 
 
 def between_brokers(messages: Iterable[type[BrokerMessage]], header: type[Header]) -> Any:
-    """What two linked brokers of a routing system may say to each other, as a union of types."""
+    """What two linked brokers of a routing system may say to each other, as a union of types. Durable delivery is the
+    same under every routing system."""
     batch: Any = Batch[header]  # type: ignore[valid-type]
-    return reduce(or_, messages, Goodbye | Ping | Pong | LinkReport | Beat | Parting | Gap | batch)
+    kinds = dict.fromkeys((*messages, *BETWEEN_STORAGES))
+    return reduce(or_, kinds, Goodbye | Ping | Pong | LinkReport | Beat | Parting | Gap | batch)
 
 
 # --- what does not travel -----------------------------------------------------------------------
 
 
 class Unfit(Struct, frozen=True):
-    """A `Request`, `Publish` or `Look` in a good frame whose content the model refuses. A decoder makes it; the broker
-    answers it with `Refused`."""
+    """A `Request`, `Publish`, `PublishStored` or `Look` in a good frame whose content the model refuses. A decoder
+    makes it; the broker answers it with `Refused`."""
 
     number: int
-    # How many notifications a `Publish` had: none of them is published, and all of them count against the credit.
+    # How many notifications a publication had: none of them is published, and all of them count against the credit.
     notifications: int
     error: CatchmentError

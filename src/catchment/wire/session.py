@@ -6,7 +6,7 @@ gone. The same protocol serves three ends:
 
     BrokerSession(broker)                   a broker that was dialed: a client or a neighbor may come
     BrokerSession(broker, is_dialing=True)  a broker that has dialed a neighbor
-    ClientSession(identity)                 a client that has dialed a broker
+    ClientSession(identity)                 a client that has dialed a broker (`client_session.py`)
 
 State         `state`, as the table in `states.py` says; `reason` and `is_final` of the end; a decoder for what may come
               in this state; how often the other side was silent. On the client's side besides: requests without an
@@ -24,25 +24,23 @@ Drips         A frame that has begun to come must come whole within FRAME_TICKS_
 End           ENDED is left by nothing. What comes later is dropped, and the driver drops what is put.
 
 Bytes to write are returned by the method that makes them, or come with an event: the driver writes them in that order.
-Frames of `Delivery` and `Batch` do not pass through here, for speed: `frames.py` makes them, and the driver may write
-them as long as the session `may_send` them.
+Frames of `Delivery`, `DurableDelivery` and `Batch` do not pass through here, for speed: `frames.py` makes them, and the
+driver may write them as long as the session `may_send` them.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final, Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Final
 
 from msgspec import Struct
 
 from catchment.errors import shown
-from catchment.model.notification import Notification
-from catchment.routing.messages import BrokerMessage, ClientSaid, LinkMessage, Said
+from catchment.routing.durable.messages import Taken
+from catchment.routing.messages import BrokerMessage, LinkMessage, Said
 from catchment.wire.frames import HELLO_BYTES_MAX, REASON_CODEPOINTS_MAX, VERSION, Decoder, WireError, frame
 from catchment.wire.greetings import (
     ThisBroker,
-    client_welcome_refusal,
     hello_refusal,
     neighbor_welcome_refusal,
     request_problem,
@@ -50,15 +48,20 @@ from catchment.wire.greetings import (
 from catchment.wire.messages import (
     Accepted,
     Batch,
+    Confirmed,
     Credit,
     Delivery,
+    DurableDelivery,
+    Effective,
     Goodbye,
     Hello,
     Look,
     Lost,
+    LostLog,
     Ping,
     Pong,
     Publish,
+    PublishStored,
     Refused,
     Request,
     Seen,
@@ -124,10 +127,16 @@ Event = (
     | BrokerMessage
     | LinkMessage
     | Request
+    | PublishStored
+    | Taken
     | Look
     | Unfit
     | Delivery
+    | DurableDelivery
     | SequenceDelivery
+    | Confirmed
+    | Effective
+    | LostLog
     | Lost
     | Accepted
     | Refused
@@ -225,7 +234,7 @@ class Session:
         if self.is_ended:
             # The driver has ended it because of the publications before this message.
             return None
-        handler = self._handlers.get(type(message))
+        handler = self.handlers.get(type(message))
         return message if handler is None else handler(self, message)
 
     def _misreading(self, problem: WireError) -> str:
@@ -252,7 +261,7 @@ class Session:
 
     # What has to be done about a message before the driver sees it; most are handed on as they are. No message without
     # a handler changes the state.
-    _handlers: ClassVar[Mapping[type, Callable[[Any, Any], Event | None]]] = {
+    handlers: ClassVar[Mapping[type, Callable[[Any, Any], Event | None]]] = {
         Ping: _pinged,
         Pong: _ponged,
         Goodbye: _left,
@@ -380,12 +389,23 @@ class BrokerSession(Session):
         self._change("sends", HelloOf.BROKER)
         return frame(hello)
 
-    def welcome(self, credit: int = 0, now: int = 0, last_seq: int | None = None) -> bytes:
-        """The answer to a `Hello`. The arguments are for a client: its credit, the broker's clock, and the last number
-        of the client that the broker knows."""
+    def welcome(
+        self, credit: int = 0, now: int = 0, last_seq: int | None = None, session: int = 0, storage: str = ""
+    ) -> bytes:
+        """The answer to a `Hello`. The arguments are for a client: its credit, the broker's clock, the last number of
+        the client that the broker knows, the number of the session, and who keeps what the client publishes."""
         broker = self._broker
         if self.state is State.CLIENT_CAME:
-            welcome = Welcome(VERSION, broker.name, broker.routing, credit=credit, now=now, last_seq=last_seq)
+            welcome = Welcome(
+                VERSION,
+                broker.name,
+                broker.routing,
+                credit=credit,
+                now=now,
+                last_seq=last_seq,
+                session=session,
+                storage=storage,
+            )
         else:
             welcome = Welcome(VERSION, broker.name, broker.routing, self._cost, instance=broker.instance)
         self._change("sends", Welcome)
@@ -409,88 +429,4 @@ class BrokerSession(Session):
         problem = request_problem(request.body)
         return request if problem is None else Unfit(request.number, 0, problem)
 
-    _handlers = {**Session._handlers, Hello: _greeted, Welcome: _welcomed, Request: _requested}  # noqa: RUF012
-
-
-# --- a client -----------------------------------------------------------------------------------
-
-
-class ClientSession(Session):
-    """A client's end. LimitError if what it has seen is too long for a `Hello`."""
-
-    def __init__(self, identity: str, seen: Mapping[str, int] | None = None) -> None:
-        super().__init__(State.DIALED)
-        # How many notifications may be published now.
-        self.credit = 0
-        self._hello = frame(Hello((VERSION, VERSION), "client", identity, seen or {}), HELLO_BYTES_MAX)
-        self._numbers = itertools.count(1)
-        # By number, what is not answered yet: the kind of the answer unless it is `Refused`.
-        self._unanswered: dict[int, type[Accepted | Seen]] = {}
-
-    def begin(self, now: float) -> bytes:
-        super().begin(now)
-        self._change("sends", HelloOf.CLIENT)
-        return self._hello
-
-    # --- asking ---
-
-    def ask(self, body: ClientSaid) -> tuple[int, bytes]:
-        """A request: the number that its answer will have, and the frame."""
-        return self._asked(Accepted, lambda number: Request(number, body))
-
-    def look(self, what: Literal["status", "explain"], notification: Notification | None) -> tuple[int, bytes]:
-        return self._asked(Seen, lambda number: Look(number, what, notification))
-
-    def publish(self, batch: Sequence[Notification], is_answered: bool) -> tuple[int, bytes]:
-        """At most `credit` notifications. The number is 0 if the publication is not answered."""
-        assert len(batch) <= self.credit, f"{len(batch):,} notifications with a credit of {self.credit:,}"
-        notifications = tuple(batch)
-        if is_answered:
-            asked = self._asked(Accepted, lambda number: Publish(number, notifications))
-        else:
-            asked = 0, self.say(Publish(0, notifications))
-        self.credit -= len(batch)
-        return asked
-
-    def _asked(self, answer: type[Accepted | Seen], message_of: Callable[[int], Said]) -> tuple[int, bytes]:
-        number = next(self._numbers)
-        # What is too long to be sent is not waited for.
-        made = self.say(message_of(number))
-        self._unanswered[number] = answer
-        return number, made
-
-    # --- answers ---
-
-    def _answered(self, answer: Accepted | Refused | Seen) -> Event:
-        if isinstance(answer, Refused) and answer.number == 0:
-            # Of a publication without a number.
-            return answer
-        expected = self._unanswered.pop(answer.number, None)
-        if expected is None or not isinstance(answer, Refused | expected):
-            return self._ended(f"{type(answer).__name__} {answer.number} answers nothing that was asked")
-        return answer
-
-    def _credited(self, credit: Credit) -> Event:
-        if credit.notifications < 0:
-            return self._ended(f"a credit of {credit.notifications}")
-        self.credit += credit.notifications
-        return credit
-
-    def _welcomed(self, welcome: Welcome) -> Event:
-        if refusal := client_welcome_refusal(welcome):
-            return self._ended(refusal, refused_name=welcome.name)
-        self._change("receives", Welcome)
-        self.credit = welcome.credit
-        return welcome
-
-    def _keep_alive(self) -> None:
-        """Brokers ping; a client only answers."""
-
-    _handlers = {  # noqa: RUF012
-        **Session._handlers,
-        Welcome: _welcomed,
-        Credit: _credited,
-        Accepted: _answered,
-        Refused: _answered,
-        Seen: _answered,
-    }
+    handlers = {**Session.handlers, Hello: _greeted, Welcome: _welcomed, Request: _requested}  # noqa: RUF012

@@ -22,20 +22,26 @@ from functools import cache, reduce
 from operator import or_
 from typing import Any, Final, Literal, NamedTuple, get_args, get_origin
 
+from catchment.routing.durable.messages import Taken
 from catchment.routing.messages import Beat, BrokerMessage, Gap, LinkReport, Parting, Said
 from catchment.wire.frames import FRAME_BYTES_MAX, HELLO_BYTES_MAX, LINK_FRAME_BYTES_MAX
 from catchment.wire.messages import (
     Accepted,
     Batch,
+    Confirmed,
     Credit,
     Delivery,
+    DurableDelivery,
+    Effective,
     Goodbye,
     Hello,
     Look,
     Lost,
+    LostLog,
     Ping,
     Pong,
     Publish,
+    PublishStored,
     Refused,
     Request,
     Seen,
@@ -106,8 +112,13 @@ HANDSHAKE: Final = (
 ESTABLISHED: Final = (State.SERVING, State.SERVED, State.LINKED)
 _LIVE: Final = (*HANDSHAKE, *ESTABLISHED)
 
-_BY_CLIENT: Final = (Request, Publish, Look, Ping, Pong)
-_TO_CLIENT: Final = (Accepted, Refused, Seen, Credit, Delivery, SequenceDelivery, Lost, Gap, Ping, Pong)
+_BY_CLIENT: Final = (Request, Publish, PublishStored, Taken, Look, Ping, Pong)
+_DURABLE_TO_CLIENT: Final = (DurableDelivery, Confirmed, Effective, LostLog)
+_TO_CLIENT: Final = (
+    *(Accepted, Refused, Seen, Credit, Delivery, SequenceDelivery, Lost, Gap),
+    *_DURABLE_TO_CLIENT,
+    *(Ping, Pong),
+)
 _BETWEEN_BROKERS: Final = (Batch, BrokerMessage, LinkReport, Beat, Parting, Gap, Ping, Pong)
 
 TABLE: Final[tuple[Row, ...]] = (

@@ -140,6 +140,9 @@ class Reader:
     """Reads a log. `after` is the place where an earlier reader stopped; without it, the reader starts with the first
     entry that no reader has taken."""
 
+    # A reader of this kind need not come back to acknowledge.
+    is_pass_over = False
+
     def __init__(self, log: DeliveryLog, after: str | None = None) -> None:
         self.log = log
         self.ready = asyncio.Event()

@@ -13,7 +13,8 @@ from prometheus_client.registry import Collector
 from catchment.routing.core import Inspection
 
 if TYPE_CHECKING:
-    from catchment.broker.http.subscriptions import HttpSubscriptions
+    from catchment.broker.http.catalog import Catalog
+    from catchment.broker.http.webhooks.registry import Webhooks
     from catchment.broker.server import Broker
 
 _TOTALS: Final = {
@@ -29,7 +30,7 @@ _TOTALS: Final = {
     "old": "Notifications dropped because they were not newer than the last one of their source",
 }
 # All other methods are counted together: a client that makes up methods must not fill our memory.
-_METHODS: Final = frozenset({"GET", "POST", "DELETE", "HEAD", "WEBSOCKET"})
+_METHODS: Final = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "WEBSOCKET"})
 
 
 class AnswerCounts:
@@ -45,8 +46,8 @@ class AnswerCounts:
 class BrokerCollector(Collector):
     """Reads the counters of one broker each time Prometheus asks."""
 
-    def __init__(self, broker: Broker, subscriptions: HttpSubscriptions, answers: AnswerCounts) -> None:
-        self._broker, self._subscriptions, self._answers = broker, subscriptions, answers
+    def __init__(self, broker: Broker, catalog: Catalog, answers: AnswerCounts) -> None:
+        self._broker, self._catalog, self._answers = broker, catalog, answers
 
     def collect(self) -> Iterator[Metric]:
         node, inspection = self._broker.node, self._broker.node.core.inspect()
@@ -57,7 +58,7 @@ class BrokerCollector(Collector):
         )
         counts = node.counts(inspection.work)
         for name, text in _TOTALS.items():
-            count = counts[name] + (self._subscriptions.lost if name == "lost" else 0)
+            count = counts[name] + (self._catalog.transient.lost if name == "lost" else 0)
             yield CounterMetricFamily(f"catchment_notifications_{name}", text, count)
         yield CounterMetricFamily(
             "catchment_gaps", "Gaps that clients were told, each time one changed", node.totals.gaps
@@ -75,13 +76,21 @@ class BrokerCollector(Collector):
             "catchment_monitors_bytes", "Memory for the partial matches of patterns", clients.watching.bytes_count
         )
         yield GaugeMetricFamily(
-            "catchment_http_subscriptions", "Subscriptions made over HTTP", len(self._subscriptions)
+            "catchment_http_subscriptions",
+            "Subscriptions made over HTTP that are not durable",
+            len(self._catalog.transient),
         )
         yield GaugeMetricFamily(
             "catchment_http_streams",
             "Streams that read subscriptions made over HTTP",
-            self._subscriptions.readers_count,
+            self._catalog.readers_count,
         )
+        if self._catalog.durable is not None:
+            count = len(self._catalog.streams)
+            yield GaugeMetricFamily(
+                "catchment_http_durable_subscriptions", "Durable subscriptions that are read over HTTP", count
+            )
+            yield from _webhooks(self._catalog.webhooks)
         yield from self._links()
         yield from self._connections()
         yield self._http_answers()
@@ -171,8 +180,30 @@ def _tables_and_work(inspection: Inspection) -> Iterator[Metric]:
     yield CounterMetricFamily("catchment_looked_up", "Rows and ids of summaries looked up", inspection.work.looked_up)
 
 
-def registry_of(broker: Broker, subscriptions: HttpSubscriptions, answers: AnswerCounts) -> CollectorRegistry:
+def _webhooks(webhooks: Webhooks) -> Iterator[Metric]:
+    """There are at most WEBHOOKS_MAX, so each may have its own label."""
+    labels = ("webhook",)
+    active = GaugeMetricFamily("catchment_webhook_active", "1 if the last attempt was accepted", labels=labels)
+    delivered = CounterMetricFamily("catchment_webhook_delivered", "Notifications the sink accepted", labels=labels)
+    failed = CounterMetricFamily("catchment_webhook_failed", "Requests the sink did not accept", labels=labels)
+    lost = CounterMetricFamily("catchment_webhook_lost", "Notifications that retention has dropped", labels=labels)
+    waiting = GaugeMetricFamily(
+        "catchment_webhook_waiting", "Notifications in memory that wait for the sink", labels=labels
+    )
+    dead = GaugeMetricFamily("catchment_webhook_dead_letters", "Dead letters", labels=labels)
+    for id in webhooks.ids:
+        status = webhooks[id].webhook.status
+        active.add_metric((id,), status["state"] == "active")
+        delivered.add_metric((id,), status["delivered"])
+        failed.add_metric((id,), status["failed"])
+        lost.add_metric((id,), status["lost"])
+        waiting.add_metric((id,), status["waiting"])
+        dead.add_metric((id,), status["dead"])
+    yield from (active, delivered, failed, lost, waiting, dead)
+
+
+def registry_of(broker: Broker, catalog: Catalog, answers: AnswerCounts) -> CollectorRegistry:
     """A registry for this broker alone: several brokers may run in one process."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(BrokerCollector(broker, subscriptions, answers))
+    registry.register(BrokerCollector(broker, catalog, answers))
     return registry

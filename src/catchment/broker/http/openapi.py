@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-Json = dict[str, Any]
+from catchment.broker.http.openapi_parts import (
+    ID,
+    LIMIT,
+    TEXT,
+    TEXTS,
+    Json,
+    answered,
+    content,
+    object_of,
+    parameter,
+    ref,
+    refused,
+)
+from catchment.broker.http.webhooks.openapi import push_members, webhook_paths, webhook_schemas
 
 _STREAM_NOTE: Final = (
     "Each message is a CloudEvent in JSON, with two more attributes: `catchmentids`, the ids of the subscriptions that "
@@ -13,49 +26,20 @@ _STREAM_NOTE: Final = (
 )
 
 
-def _ref(name: str) -> Json:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _content(schema: Json, media_type: str = "application/json") -> Json:
-    return {"content": {media_type: {"schema": schema}}}
-
-
-def _answer(description: str, schema: Json, media_type: str = "application/json") -> Json:
-    return {"description": description, **_content(schema, media_type)}
-
-
-def _problem(description: str) -> Json:
-    return _answer(description, _ref("Problem"), "application/problem+json")
-
-
-def _parameter(name: str, place: str, description: str, schema: Json) -> Json:
-    return {
-        "name": name,
-        "in": place,
-        "required": place == "path",
-        "description": description,
-        "schema": schema,
-    }
-
-
-_TEXT: Final[Json] = {"type": "string"}
-_ID: Final = _parameter("id", "path", "The id of a subscription", _TEXT)
-_AFTER: Final = _parameter("after", "query", "The place to go on after, like the header Last-Event-ID", _TEXT)
-_LAST: Final = _parameter("Last-Event-ID", "header", "The place to go on after: nothing is delivered twice", _TEXT)
-_TEXTS: Final[Json] = {"type": "array", "items": _TEXT}
-_FILTER: Final = _parameter(
-    "filter", "query", "A filter in Catchment's language. If there are several, their ids are 1, 2, …", _TEXTS
+_AFTER: Final = parameter("after", "query", "The place to go on after, like the header Last-Event-ID", TEXT)
+_LAST: Final = parameter("Last-Event-ID", "header", "The place to go on after: nothing is delivered twice", TEXT)
+_FILTER: Final = parameter(
+    "filter", "query", "A filter in Catchment's language. If there are several, their ids are 1, 2, …", TEXTS
 )
-_SQL: Final = _parameter("sql", "query", "A filter in CESQL, otherwise the same", _TEXTS)
-_STREAM: Final = _answer("Server-Sent Events. " + _STREAM_NOTE, _TEXT, "text/event-stream")
+_SQL: Final = parameter("sql", "query", "A filter in CESQL, otherwise the same", TEXTS)
+_STREAM: Final = answered("Server-Sent Events. " + _STREAM_NOTE, TEXT, "text/event-stream")
 _SOCKET: Final[Json] = {
     "101": {
         "description": "A WebSocket, with the subprotocol cloudevents.json if the client offers it. " + _STREAM_NOTE
     },
-    "400": _problem("A parameter is wrong"),
-    "403": _problem("The request comes from a page of another site"),
-    "503": _problem("Too many subscriptions"),
+    "400": refused("A parameter is wrong"),
+    "403": refused("The request comes from a page of another site"),
+    "503": refused("Too many subscriptions"),
 }
 
 
@@ -68,19 +52,29 @@ def _events() -> Json:
             "requestBody": {
                 "required": True,
                 "content": {
-                    "application/cloudevents+json": {"schema": _ref("CloudEvent")},
-                    "application/cloudevents-batch+json": {"schema": {"type": "array", "items": _ref("CloudEvent")}},
+                    "application/cloudevents+json": {"schema": ref("CloudEvent")},
+                    "application/cloudevents-batch+json": {"schema": {"type": "array", "items": ref("CloudEvent")}},
                     "*/*": {"schema": binary},
                 },
             },
+            "parameters": [
+                parameter(
+                    "ack",
+                    "query",
+                    "With `stored`, the answer comes when all events are kept. The header Catchment-Ack is the same",
+                    {"enum": ["accepted", "stored"]},
+                )
+            ],
             "responses": {
-                "202": _answer("All events are published", _ref("Accepted")),
-                "400": _problem("Some events are not valid CloudEvents: `errors` lists them. Nothing is published"),
-                "408": _problem("The body did not arrive in time"),
-                "413": _problem("The body is too long, or has too many events. Nothing is published"),
-                "415": _problem("The body is in none of the three modes. Nothing is published"),
-                "422": _problem("The network refuses some events: `errors` lists them. The others are published"),
-                "503": _problem("A link is congested, or the broker is shutting down. Nothing is published"),
+                "200": answered("With ack=stored: all events are published and kept", ref("Accepted")),
+                "202": answered("All events are published", ref("Accepted")),
+                "400": refused("Some events are not valid CloudEvents: `errors` lists them. Nothing is published"),
+                "408": refused("The body did not arrive in time"),
+                "413": refused("The body is too long, or has too many events. Nothing is published"),
+                "415": refused("The body is in none of the three modes. Nothing is published"),
+                "422": refused("The network refuses some events: `errors` lists them. The others are published"),
+                "501": refused("ack=stored, and the broker has no store. Nothing is published"),
+                "503": refused("A link is congested, the broker is shutting down, or its store takes nothing now"),
             },
         },
         "get": {
@@ -89,46 +83,88 @@ def _events() -> Json:
             "parameters": [_FILTER, _SQL, _AFTER, _LAST],
             "responses": {
                 "200": _STREAM,
-                "400": _problem("A filter or another parameter is wrong"),
-                "503": _problem("Too many subscriptions"),
+                "400": refused("A filter or another parameter is wrong"),
+                "503": refused("Too many subscriptions"),
             },
         },
     }
 
 
+_BAD_BODY: Final[Json] = {
+    "400": refused("The body is wrong; `detail` says why"),
+    "408": refused("The body did not arrive in time"),
+    "413": refused("The body is too long"),
+    "415": refused("The body is not application/json"),
+}
+
+
+def _edit() -> Json:
+    """`PUT /subscriptions/{id}`."""
+    about = _about_one(
+        "editSubscription",
+        "Put another subscription in the place of a durable one or a webhook",
+        answered("The subscription as it is now", ref("Subscription")),
+    )
+    return {
+        **about,
+        "requestBody": {"required": True, **content(ref("NewSubscription"))},
+        "responses": {
+            **about["responses"],
+            **_BAD_BODY,
+            "403": refused("The broker must not send to this sink"),
+            "409": refused("A subscription keeps its kind, and a transient one does not change"),
+            "503": refused("The store takes nothing now"),
+        },
+    }
+
+
+def _acknowledge() -> Json:
+    about = _about_one("acknowledge", "Acknowledge what was read of a durable subscription", {})
+    return {
+        **about,
+        "requestBody": {"required": True, **content(object_of(["place"], place=TEXT))},
+        "responses": {
+            "204": {"description": "It is acknowledged"},
+            "404": refused("No durable subscription has this id"),
+            "501": refused("The broker has no store"),
+            **_BAD_BODY,
+        },
+    }
+
+
 def _subscriptions() -> Json:
-    limit = {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
+    kinds = {"enum": ["transient", "durable", "webhook"]}
     return {
         "post": {
             "operationId": "subscribe",
-            "summary": "Make a subscription",
-            "requestBody": {"required": True, **_content(_ref("NewSubscription"))},
+            "summary": "Make a subscription: transient, durable (`durable`), or a webhook (`sink`)",
+            "requestBody": {"required": True, **content(ref("NewSubscription"))},
             "responses": {
                 "201": {
-                    **_answer("The new subscription", _ref("Subscription")),
-                    "headers": {"Location": {"description": "The path of the new subscription", "schema": _TEXT}},
+                    **answered("The new subscription", ref("Subscription")),
+                    "headers": {"Location": {"description": "The path of the new subscription", "schema": TEXT}},
                 },
-                "400": _problem("The subscription is wrong; `detail` says why"),
-                "408": _problem("The body did not arrive in time"),
-                "409": _problem("The id is in use"),
-                "413": _problem("The body is too long"),
-                "415": _problem("The body is not application/json"),
-                "503": _problem("Too many subscriptions"),
+                **_BAD_BODY,
+                "403": refused("The broker must not send to this sink"),
+                "409": refused("The id is in use"),
+                "501": refused("The broker has no store, which durable subscriptions and webhooks need"),
+                "503": refused("Too many subscriptions, or the store takes nothing now"),
             },
         },
         "get": {
             "operationId": "listSubscriptions",
             "summary": "List the subscriptions made over HTTP at this broker, sorted by id",
             "parameters": [
-                _parameter("limit", "query", "How many to return at most", limit),
-                _parameter("after", "query", "Return those that follow this id", _TEXT),
+                LIMIT,
+                parameter("kind", "query", "Return those of this kind only", kinds),
+                parameter("after", "query", "Return those that follow this id", TEXT),
             ],
             "responses": {
                 "200": {
-                    **_answer("The subscriptions", {"type": "array", "items": _ref("Subscription")}),
-                    "headers": {"Link": {"description": "The next page, if there is one", "schema": _TEXT}},
+                    **answered("The subscriptions", {"type": "array", "items": ref("Subscription")}),
+                    "headers": {"Link": {"description": "The next page, if there is one", "schema": TEXT}},
                 },
-                "400": _problem("A parameter is wrong"),
+                "400": refused("A parameter is wrong"),
             },
         },
     }
@@ -136,8 +172,8 @@ def _subscriptions() -> Json:
 
 def _about_one(operation: str, summary: str, answer: Json) -> Json:
     """An operation on the subscription in the path."""
-    responses = {"200": answer, "404": _problem("No subscription has this id")}
-    return {"operationId": operation, "summary": summary, "parameters": [_ID], "responses": responses}
+    responses = {"200": answer, "404": refused("No subscription has this id")}
+    return {"operationId": operation, "summary": summary, "parameters": [ID], "responses": responses}
 
 
 def _looking_in() -> Json:
@@ -148,24 +184,25 @@ def _looking_in() -> Json:
 
     return {
         "/metrics": get(
-            "metrics", "Metrics for Prometheus", s200=_answer("Prometheus' text format", _TEXT, "text/plain")
+            "metrics", "Metrics for Prometheus", s200=answered("Prometheus' text format", TEXT, "text/plain")
         ),
         "/healthz": get(
             "health",
             "Whether the broker works",
-            s200=_answer("It works", _ref("Health")),
-            s503=_answer("It is shutting down", _ref("Health")),
+            s200=answered("It works", ref("Health")),
+            s503=answered("It is shutting down", ref("Health")),
         ),
         "/topology": get(
-            "topology", "What the broker knows of the network", s200=_answer("What it knows", _ref("Topology"))
+            "topology", "What the broker knows of the network", s200=answered("What it knows", ref("Topology"))
         ),
-        "/openapi.json": get("openapi", "This description", s200=_answer("This description", {"type": "object"})),
+        "/openapi.json": get("openapi", "This description", s200=answered("This description", {"type": "object"})),
     }
 
 
 def _paths() -> Json:
     stream = _about_one("stream", "Read a stream of the deliveries of a subscription", _STREAM)
-    stream["parameters"] = [_ID, _AFTER, _LAST]
+    stream["parameters"] = [ID, _AFTER, _LAST]
+    stream["responses"]["409"] = refused("It is a webhook, which nobody can read")
     return {
         "/events": _events(),
         "/events/ws": {
@@ -179,21 +216,24 @@ def _paths() -> Json:
         "/subscriptions": _subscriptions(),
         "/subscriptions/{id}": {
             "get": _about_one(
-                "showSubscription", "Show a subscription", _answer("The subscription", _ref("Subscription"))
+                "showSubscription", "Show a subscription", answered("The subscription", ref("Subscription"))
             ),
+            "put": _edit(),
             "delete": _about_one(
                 "deleteSubscription",
                 "Delete a subscription",
-                _answer("The subscription as it was", _ref("Subscription")),
+                answered("The subscription as it was", ref("Subscription")),
             ),
         },
+        "/subscriptions/{id}/ack": {"post": _acknowledge()},
+        **webhook_paths(),
         "/subscriptions/{id}/events": {"get": stream},
         "/subscriptions/{id}/ws": {
             "get": {
                 "operationId": "websocket",
                 "summary": "The same stream over a WebSocket",
-                "parameters": [_ID, _AFTER],
-                "responses": {**_SOCKET, "404": _problem("No subscription has this id")},
+                "parameters": [ID, _AFTER],
+                "responses": {**_SOCKET, "404": refused("No subscription has this id")},
             }
         },
         **_looking_in(),
@@ -203,20 +243,16 @@ def _paths() -> Json:
 # --- schemas ------------------------------------------------------------------------------------
 
 
-def _object(required: list[str], **properties: Json) -> Json:
-    return {"type": "object", "required": required, "properties": properties}
-
-
 def _dialects() -> Json:
     text_tests = {"type": "object", "minProperties": 1, "additionalProperties": {"type": "string", "minLength": 1}}
-    expressions = {"type": "array", "minItems": 1, "items": _ref("FilterExpression")}
+    expressions = {"type": "array", "minItems": 1, "items": ref("FilterExpression")}
     dialects: dict[str, Json] = {
         "exact": text_tests,
         "prefix": text_tests,
         "suffix": text_tests,
         "all": expressions,
         "any": expressions,
-        "not": _ref("FilterExpression"),
+        "not": ref("FilterExpression"),
         "sql": {"type": "string", "description": "An expression in CESQL"},
         "catchment": {"type": "string", "description": "A filter in Catchment's language"},
     }
@@ -225,49 +261,53 @@ def _dialects() -> Json:
 
 
 def _schemas() -> Json:
-    links = {"type": "array", "items": _object(["neighbor", "cost"], neighbor=_TEXT, cost={"type": "integer"})}
+    links = {"type": "array", "items": object_of(["neighbor", "cost"], neighbor=TEXT, cost={"type": "integer"})}
     text = {"type": "string", "minLength": 1}
     members: dict[str, Json] = {
         "id": {"type": "string", "pattern": "^[A-Za-z0-9._~-]{1,128}$"},
         "source": text,
         "types": {"type": "array", "minItems": 1, "maxItems": 64, "items": text},
-        "filters": {"type": "array", "items": _ref("FilterExpression")},
+        "filters": {"type": "array", "items": ref("FilterExpression")},
+        "durable": {"type": "boolean"},
+        **push_members(),
     }
-    error = _object(["index", "kind", "reason"], index={"type": "integer"}, kind=_TEXT, reason=_TEXT)
-    broker = _object(["name", "is_reached", "links"], name=_TEXT, is_reached={"type": "boolean"}, links=links)
+    error = object_of(["index", "kind", "reason"], index={"type": "integer"}, kind=TEXT, reason=TEXT)
+    broker = object_of(["name", "is_reached", "links"], name=TEXT, is_reached={"type": "boolean"}, links=links)
     return {
         "CloudEvent": {
-            **_object(["specversion", "id", "source", "type"], specversion={"const": "1.0"}, id=text, source=text),
+            **object_of(["specversion", "id", "source", "type"], specversion={"const": "1.0"}, id=text, source=text),
             "additionalProperties": True,
         },
-        "Accepted": _object(["accepted"], accepted={"type": "integer"}),
-        "Problem": _object(
+        "Accepted": object_of(["accepted"], accepted={"type": "integer"}, stored={"const": True}),
+        "Problem": object_of(
             ["type", "title", "status", "detail"],
-            type=_TEXT,
-            title=_TEXT,
+            type=TEXT,
+            title=TEXT,
             status={"type": "integer"},
-            detail=_TEXT,
-            kind=_TEXT,
+            detail=TEXT,
+            kind=TEXT,
             accepted={"type": "integer"},
             errors={"type": "array", "items": error},
         ),
         "FilterExpression": _dialects(),
         "NewSubscription": {"type": "object", "additionalProperties": False, "properties": members},
-        "Subscription": _object(
-            ["id", "delivery", "waiting"],
+        "Subscription": object_of(
+            ["id"],
             **members,
-            delivery=_object(["sse", "websocket"], sse=_TEXT, websocket=_TEXT),
-            waiting={"type": "integer", "description": "Deliveries that nobody has read yet"},
+            delivery=object_of(["sse", "websocket"], sse=TEXT, websocket=TEXT, ack=TEXT),
+            waiting={"type": "integer", "description": "Deliveries of a transient one that nobody has read yet"},
+            status=ref("DeliveryStatus"),
         ),
-        "Health": _object(
-            ["status", "name", "up_s"], status={"enum": ["ok", "stopping"]}, name=_TEXT, up_s={"type": "number"}
+        **webhook_schemas(),
+        "Health": object_of(
+            ["status", "name", "up_s"], status={"enum": ["ok", "stopping"]}, name=TEXT, up_s={"type": "number"}
         ),
-        "Topology": _object(
+        "Topology": object_of(
             ["name", "instance", "routing", "address", "links"],
-            name=_TEXT,
-            instance=_TEXT,
-            routing=_TEXT,
-            address=_TEXT,
+            name=TEXT,
+            instance=TEXT,
+            routing=TEXT,
+            address=TEXT,
             links=links,
             brokers={"type": "array", "items": broker},
         ),

@@ -3,55 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, HTTPConnection, Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from catchment.broker.hosts import AllowedHosts
-from catchment.broker.http.binding import (
-    BODY_BYTES_MAX,
-    RejectedEvent,
-    UnknownMediaTypeError,
-    notifications_of,
-)
+from catchment.broker.http.binding import RejectedEvent, notifications_of
+from catchment.broker.http.catalog import Catalog, NoStoreError
 from catchment.broker.http.delivery_log import Reader
+from catchment.broker.http.durable_streams import DurableReader, DurableStream
 from catchment.broker.http.filters import FILTER_EXPRESSIONS_MAX, FilterExpression, Native, sql
 from catchment.broker.http.gate import Gate
 from catchment.broker.http.metrics import AnswerCounts, registry_of
 from catchment.broker.http.openapi import document
-from catchment.broker.http.problems import TooLongError, answer, listed_errors, problem, problem_of
-from catchment.broker.http.protocols import BODY_S_MAX
+from catchment.broker.http.problems import answer, listed_errors, problem, problem_of
+from catchment.broker.http.requests import body_of, json_body, limit_of, path
 from catchment.broker.http.streams import serve_websocket, server_sent_events
-from catchment.broker.http.subscriptions import (
-    FullError,
-    HttpSubscription,
-    HttpSubscriptions,
-    UnknownSubscriptionError,
-)
+from catchment.broker.http.subscriptions import FullError, HttpSubscription
+from catchment.broker.http.webhooks.pages import WebhookPages
 from catchment.broker.status import topology_of
-from catchment.errors import CatchmentError, InputError, LimitError, shown
+from catchment.errors import CatchmentError, InputError, LimitError, UnavailableError, shown
 from catchment.model.filter import Filter
 from catchment.model.names import HTTP_PUBLISHER
 from catchment.model.notification import Notification, parsed_json
 from catchment.routing.messages import Client, Refuse
+from catchment.store.interface import StoreError
 
 if TYPE_CHECKING:
     from catchment.broker.server import Broker
+    from catchment.broker.storing import Storing
 
-# Subscriptions in one answer: the most that a client may ask for, and how many it gets if it does not say.
-PAGE_MAX: Final = 1_000
-PAGE_DEFAULT: Final = 100
 # Streams that read at the same time: each may hold a portion of its log in memory until its client reads.
 STREAMS_MAX: Final = 1_500
+# How long a publisher waits for the disk. A disk that takes longer has failed, or is far behind.
+STORED_S_MAX: Final = 30.0
 # To the node, everybody who publishes over HTTP is this client.
 PUBLISHER: Final = Client(HTTP_PUBLISHER)
 
@@ -59,7 +53,7 @@ PUBLISHER: Final = Client(HTTP_PUBLISHER)
 class EventStream(StreamingResponse):
     """A stream of Server-Sent Events. It calls `on_end` when it is over, however it ends."""
 
-    def __init__(self, reader: Reader, source: str, on_end: Callable[[], None]) -> None:
+    def __init__(self, reader: Reader | DurableReader, source: str, on_end: Callable[[], None]) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(server_sent_events(reader, source), headers=headers, media_type="text/event-stream")
         self._on_end = on_end
@@ -74,23 +68,25 @@ class EventStream(StreamingResponse):
 class Pages:
     """A handler for each route. A handler that raises a CatchmentError answers with `problem_of` it."""
 
-    def __init__(self, broker: Broker, subscriptions: HttpSubscriptions) -> None:
-        self.broker, self.subscriptions = broker, subscriptions
+    def __init__(self, broker: Broker, catalog: Catalog) -> None:
+        self.broker, self.catalog = broker, catalog
         self.answers = AnswerCounts()
-        self._registry = registry_of(broker, subscriptions, self.answers)
+        self._registry = registry_of(broker, catalog, self.answers)
 
     def routes(self) -> list[BaseRoute]:
         return [
-            _path("/events", POST=self.publish, GET=self.stream_ad_hoc),
+            path("/events", POST=self.publish, GET=self.stream_ad_hoc),
             WebSocketRoute("/events/ws", self.websocket_ad_hoc),
-            _path("/subscriptions", POST=self.subscribe, GET=self.list_subscriptions),
-            _path("/subscriptions/{id}", GET=self.show, DELETE=self.delete),
-            _path("/subscriptions/{id}/events", GET=self.stream),
+            path("/subscriptions", POST=self.subscribe, GET=self.list_subscriptions),
+            path("/subscriptions/{id}", GET=self.show, PUT=self.edit, DELETE=self.delete),
+            path("/subscriptions/{id}/ack", POST=self.acknowledge),
+            *WebhookPages(self.catalog).routes(),
+            path("/subscriptions/{id}/events", GET=self.stream),
             WebSocketRoute("/subscriptions/{id}/ws", self.websocket),
-            _path("/metrics", GET=self.metrics),
-            _path("/healthz", GET=self.health),
-            _path("/topology", GET=self.topology),
-            _path("/openapi.json", GET=self.openapi),
+            path("/metrics", GET=self.metrics),
+            path("/healthz", GET=self.health),
+            path("/topology", GET=self.topology),
+            path("/openapi.json", GET=self.openapi),
         ]
 
     def app(self, allowed: AllowedHosts, connections_count: Callable[[], int]) -> CountingApp:
@@ -101,8 +97,9 @@ class Pages:
     # --- publishing ---
 
     async def publish(self, request: Request) -> Response:
-        body = await _body(request)
+        body = await body_of(request)
         notifications = notifications_of(request.headers.items(), body)
+        storing = self._storing(request)
         if self.broker.is_stopping:
             return problem(503, "this broker is shutting down: nothing is published")
         if self.broker.is_congested:
@@ -111,45 +108,65 @@ class Pages:
             notification if notification.time is not None else notification.stamped(time=datetime.now(UTC))
             for notification in notifications
         ]
-        return _answer_to_publisher(stamped, self.broker.node.publish(PUBLISHER, stamped))
+        refusals = self.broker.node.publish(PUBLISHER, stamped)
+        if storing is not None:
+            await _all_stored(storing)
+        return _answer_to_publisher(stamped, refusals, is_stored=storing is not None)
+
+    def _storing(self, request: Request) -> Storing | None:
+        """The store, if the publisher wants to wait for it."""
+        ack = request.query_params.get("ack") or request.headers.get("catchment-ack") or "accepted"
+        if ack not in ("accepted", "stored"):
+            raise InputError(f"ack must be accepted or stored, found {shown(ack)}")
+        if ack == "stored" and self.broker.storing is None:
+            raise NoStoreError("this broker has no store: nothing is published; ask a broker that has one")
+        return self.broker.storing if ack == "stored" else None
 
     # --- subscriptions ---
 
     async def subscribe(self, request: Request) -> Response:
-        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if media_type != "application/json":
-            raise UnknownMediaTypeError(f"a subscription must be application/json, found {shown(media_type)}")
-        made = self.subscriptions.create(_parsed(await _body(request)))
-        return answer(made.resource, 201, {"Location": f"/subscriptions/{made.id}"})
+        made = await self.catalog.create(await json_body(request, "a subscription"))
+        return answer(made, 201, {"Location": f"/subscriptions/{made['id']}"})
 
     async def list_subscriptions(self, request: Request) -> Response:
-        limit = request.query_params.get("limit", str(PAGE_DEFAULT))
-        if not limit.isdecimal() or len(limit) > 4 or not 1 <= int(limit) <= PAGE_MAX:
-            raise InputError(f"limit must be between 1 and {PAGE_MAX:,}, found {shown(limit)}")
-        page, has_more = self.subscriptions.page(request.query_params.get("after", ""), int(limit))
-        headers = {"Link": f'</subscriptions?limit={limit}&after={page[-1].id}>; rel="next"'} if has_more else {}
-        return answer([subscription.resource for subscription in page], headers=headers)
+        limit, kind = limit_of(request), request.query_params.get("kind", "")
+        page, has_more = self.catalog.page(request.query_params.get("after", ""), limit, kind)
+        more = f"&kind={kind}" if kind else ""
+        link = f'</subscriptions?limit={limit}{more}&after={page[-1]["id"]}>; rel="next"' if has_more else ""
+        return answer(page, headers={"Link": link} if link else {})
 
     async def show(self, request: Request) -> Response:
-        return answer(self._listed(request).resource)
+        return answer(self.catalog.show(request.path_params["id"]))
+
+    async def edit(self, request: Request) -> Response:
+        given = await json_body(request, "a subscription")
+        return answer(await self.catalog.edit(request.path_params["id"], given))
 
     async def delete(self, request: Request) -> Response:
-        return answer(self.subscriptions.delete(self._listed(request).id).resource)
+        return answer(await self.catalog.delete(request.path_params["id"]))
 
-    def _listed(self, connection: HTTPConnection) -> HttpSubscription:
-        subscription = self.subscriptions[connection.path_params["id"]]
-        if not subscription.is_listed:
-            raise UnknownSubscriptionError(f"there is no subscription {shown(subscription.id)}")
-        return subscription
+    async def acknowledge(self, request: Request) -> Response:
+        given = await json_body(request, "an acknowledgement")
+        if not isinstance(given, dict) or set(given) != {"place"}:
+            raise InputError('an acknowledgement is an object like {"place": "d:…"}')
+        self.catalog.streams[request.path_params["id"]].acknowledge(given["place"])
+        return Response(status_code=204)
 
     # --- delivery ---
 
     async def stream(self, request: Request) -> Response:
-        return self._streamed(request, lambda: self._listed(request))
+        subscription = self.catalog.readable(request.path_params["id"])
+        if isinstance(subscription, HttpSubscription):
+            return self._streamed(request, lambda: subscription)
+        if request.method == "HEAD":
+            return Response(media_type="text/event-stream")
+        self._check_room()
+        reader = subscription.read(_after(request), must_return=True)
+        return EventStream(reader, self.catalog.transient.source, lambda: subscription.left(reader))
 
     async def stream_ad_hoc(self, request: Request) -> Response:
         expressions = _ad_hoc_expressions(request)
-        return self._streamed(request, lambda: self.subscriptions.ad_hoc(expressions))
+        return self._streamed(request, lambda: self.catalog.transient.ad_hoc(expressions))
 
     def _streamed(self, request: Request, find: Callable[[], HttpSubscription]) -> Response:
         if request.method == "HEAD":
@@ -157,37 +174,50 @@ class Pages:
         self._check_room()
         subscription = find()
         reader = Reader(subscription.log, _after(request))
-        return EventStream(reader, self.subscriptions.source, lambda: self._left(subscription, reader))
+        return EventStream(reader, self.catalog.transient.source, lambda: self._left(subscription, reader))
 
     async def websocket(self, websocket: WebSocket) -> None:
-        await self._serve_websocket(websocket, lambda: self._listed(websocket))
+        await self._serve_websocket(websocket, lambda: self.catalog.readable(websocket.path_params["id"]))
 
     async def websocket_ad_hoc(self, websocket: WebSocket) -> None:
-        await self._serve_websocket(websocket, lambda: self.subscriptions.ad_hoc(_ad_hoc_expressions(websocket)))
+        await self._serve_websocket(websocket, lambda: self.catalog.transient.ad_hoc(_ad_hoc_expressions(websocket)))
 
-    async def _serve_websocket(self, websocket: WebSocket, find: Callable[[], HttpSubscription]) -> None:
+    async def _serve_websocket(
+        self, websocket: WebSocket, find: Callable[[], HttpSubscription | DurableStream]
+    ) -> None:
         try:
             self._check_room()
             subscription = find()
         except CatchmentError as error:
             await websocket.send_denial_response(problem_of(error))
             return
+        if isinstance(subscription, DurableStream):
+            await self._serve_durable(websocket, subscription)
+            return
         reader = Reader(subscription.log, _after(websocket))
         try:
-            await serve_websocket(websocket, reader, self.subscriptions.source)
+            await serve_websocket(websocket, reader, self.catalog.transient.source)
         finally:
             self._left(subscription, reader)
 
+    async def _serve_durable(self, websocket: WebSocket, subscription: DurableStream) -> None:
+        reader = subscription.read(_after(websocket), must_return=False)
+        try:
+            await serve_websocket(websocket, reader, self.catalog.transient.source, _acknowledging(reader))
+        finally:
+            subscription.left(reader)
+
     def _check_room(self) -> None:
-        if self.subscriptions.readers_count >= STREAMS_MAX:
+        if self.catalog.readers_count >= STREAMS_MAX:
             raise FullError(f"STREAMS_MAX is {STREAMS_MAX:,}: try again later")
 
     def _left(self, subscription: HttpSubscription, reader: Reader) -> None:
         reader.close()
-        subscription.idle_since = self.subscriptions.now()
+        subscriptions = self.catalog.transient
+        subscription.idle_since = subscriptions.now()
         # If the log has ended, the subscription is deleted already.
         if not subscription.is_listed and subscription.log.end_reason is None:
-            self.subscriptions.delete(subscription.id, "its stream has ended")
+            subscriptions.delete(subscription.id, "its stream has ended")
 
     # --- looking in ---
 
@@ -226,50 +256,26 @@ class CountingApp:
         await self._app(scope, receive, counting)
 
 
-def _path(path: str, **by_method: Callable[[Request], Awaitable[Response]]) -> Route:
-    """One route for all methods of a path, so that the answer 405 names all of them in its header `Allow`."""
-
-    async def handle(request: Request) -> Response:
-        return await by_method["GET" if request.method == "HEAD" else request.method](request)
-
-    return Route(path, handle, methods=list(by_method))
-
-
-# --- requests -----------------------------------------------------------------------------------
-
-
-async def _body(request: Request) -> bytes:
-    """The whole body. Of a body that is too long, no more than the limit and one chunk is ever in memory."""
-    declared = request.headers.get("content-length", "0")
-    body = bytearray()
-    # A declared length past the limit is refused without reading. The header may be missing or wrong, so what arrives
-    # is counted too.
-    if not declared.isdecimal() or len(declared) > 18 or int(declared) <= BODY_BYTES_MAX:
-        try:
-            async with asyncio.timeout(BODY_S_MAX):
-                async for chunk in request.stream():
-                    body += chunk
-                    if len(body) > BODY_BYTES_MAX:
-                        break
-                else:
-                    return bytes(body)
-        except TimeoutError:
-            raise HTTPException(408, f"BODY_S_MAX is {BODY_S_MAX:.0f}: the body did not arrive in time") from None
-        except ClientDisconnect:
-            raise HTTPException(400, "the connection ended before the body did") from None
-    raise TooLongError(f"BODY_BYTES_MAX is {BODY_BYTES_MAX:,}: send less at once")
-
-
-def _parsed(body: bytes) -> object:
-    try:
-        return parsed_json(body.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise InputError(f"byte {error.start + 1} is not UTF-8") from None
-
-
 def _after(connection: HTTPConnection) -> str | None:
     """The place after which a reader wants to go on."""
     return connection.headers.get("last-event-id") or connection.query_params.get("after")
+
+
+def _acknowledging(reader: DurableReader) -> Callable[[str], bool]:
+    """What a WebSocket's reader may say: `{"ack": "d:…"}`. False if it is something else."""
+
+    def hear(text: str) -> bool:
+        try:
+            said = parsed_json(text)
+        except CatchmentError:
+            return False
+        place = said.get("ack") if isinstance(said, dict) and len(said) == 1 else None
+        positions = reader.places.positions(place)
+        if positions is not None:
+            reader.acknowledge(positions)
+        return positions is not None
+
+    return hear
 
 
 def _ad_hoc_expressions(connection: HTTPConnection) -> list[FilterExpression]:
@@ -282,9 +288,20 @@ def _ad_hoc_expressions(connection: HTTPConnection) -> list[FilterExpression]:
     return [Native(Filter(text)) if name == "filter" else sql(text) for name, text in parameters if name != "after"]
 
 
-def _answer_to_publisher(notifications: Sequence[Notification], refusals: Sequence[Refuse]) -> Response:
+async def _all_stored(storing: Storing) -> None:
+    try:
+        async with asyncio.timeout(STORED_S_MAX):
+            await storing.keeping.all_stored()
+    except TimeoutError:
+        raise StoreError(f"STORED_S_MAX is {STORED_S_MAX:.0f}: the disk is slow; publish again later") from None
+
+
+def _answer_to_publisher(
+    notifications: Sequence[Notification], refusals: Sequence[Refuse], is_stored: bool
+) -> Response:
     if not refusals:
-        return answer({"accepted": len(notifications)}, 202)
+        count = len(notifications)
+        return answer({"accepted": count, "stored": True}) if is_stored else answer({"accepted": count}, 202)
     # By identity, not by value: a batch may hold equal notifications, and each has an index of its own.
     errors = {id(refusal.notification): refusal.error for refusal in refusals}
     rejected = [
@@ -295,7 +312,9 @@ def _answer_to_publisher(notifications: Sequence[Notification], refusals: Sequen
     accepted = len(notifications) - len(rejected)
     detail = f"{len(rejected)} of {len(notifications)} events are refused; the others are published"
     kind = type(refusals[0].error).__name__
-    return problem(422, detail, kind, accepted=accepted, errors=listed_errors(rejected))
+    # What cannot be kept now may be kept later; what the network refuses it will refuse again.
+    status = 503 if all(isinstance(refusal.error, UnavailableError) for refusal in refusals) else 422
+    return problem(status, detail, kind, accepted=accepted, errors=listed_errors(rejected))
 
 
 async def _on_error(request: Request, error: CatchmentError) -> Response:

@@ -10,8 +10,12 @@ from starlette.responses import Response
 
 from catchment.broker.hosts import ForeignPageError, WrongHostError
 from catchment.broker.http.binding import REJECTED_SHOWN_MAX, BadEventsError, RejectedEvent, UnknownMediaTypeError
+from catchment.broker.http.catalog import FixedError, NoStoreError
 from catchment.broker.http.subscriptions import FullError, TakenIdError, UnknownSubscriptionError
+from catchment.broker.http.webhooks.registry import SinkRefusedError
+from catchment.broker.targets import ForbiddenTargetError
 from catchment.errors import CatchmentError, InputError, LimitError
+from catchment.store.interface import StoreError
 
 _PROBLEM: Final = "application/problem+json"
 _TITLES: Final = {
@@ -23,6 +27,8 @@ _TITLES: Final = {
     415: "Unknown media type",
     421: "Not this broker",
     422: "Refused",
+    501: "No store",
+    502: "The sink refuses",
     503: "Not now",
 }
 
@@ -53,6 +59,16 @@ def problem_of(error: CatchmentError) -> Response:
             return problem(415, str(error))
         case UnknownSubscriptionError():
             return problem(404, str(error))
+        case NoStoreError():
+            return problem(501, str(error))
+        case SinkRefusedError():
+            return problem(502, str(error))
+        case FixedError():
+            return problem(409, str(error))
+        case ForbiddenTargetError():
+            return problem(403, str(error))
+        case StoreError():
+            return problem(503, str(error), type(error).__name__)
         case FullError():
             return problem(503, str(error))
         case TakenIdError():

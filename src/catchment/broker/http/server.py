@@ -9,18 +9,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import uvicorn
 
 from catchment.broker.config import Address
 from catchment.broker.hosts import AllowedHosts
+from catchment.broker.http.catalog import Catalog
+from catchment.broker.http.durable_side import DurableSide, Place
+from catchment.broker.http.outlet import QuietOutlet
 from catchment.broker.http.pages import PUBLISHER, Pages
 from catchment.broker.http.protocols import Edge, makers
 from catchment.broker.http.subscriptions import HttpSubscriptions
 from catchment.errors import UnavailableError
-from catchment.routing.messages import Deliver, DeliverSequence, Gap, Refuse
+from catchment.store.http_sql import open_http_tables
 
 if TYPE_CHECKING:
     from catchment.broker.server import Broker
@@ -31,37 +34,6 @@ WEBSOCKET_BYTES_MAX: Final = 65_536
 HTTP_DRAIN_S_MAX: Final = 5
 # How often the broker looks for subscriptions that nobody reads.
 EXPIRY_S: Final = 30.0
-
-
-class _NoOutlet:
-    """The outlet of `PUBLISHER`. The HTTP response answers a publisher, so the node has nothing to send to it."""
-
-    def deliver(self, delivery: Deliver) -> None:
-        pass
-
-    def deliver_sequence(self, delivery: DeliverSequence) -> None:
-        pass
-
-    def tell_lost(self, identity: str, count: int) -> None:
-        pass
-
-    def tell_gap(self, gap: Gap) -> None:
-        pass
-
-    def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
-        pass
-
-    def is_behind(self) -> bool:
-        return False
-
-    def pause(self) -> None:
-        pass
-
-    def resume(self) -> None:
-        pass
-
-    def end(self, reason: str) -> None:
-        pass
 
 
 class _Server(uvicorn.Server):
@@ -87,10 +59,11 @@ class HttpSide:
         loop = asyncio.get_running_loop()
         self.address = address
         self.subscriptions = HttpSubscriptions(broker.node, loop.time)
-        self.pages = Pages(broker, self.subscriptions)
+        self.catalog = Catalog(self.subscriptions)
+        self.pages = Pages(broker, self.catalog)
         self.edge = Edge(broker.turns, broker.half_sent)
         self._allowed = AllowedHosts(address.host, broker.config.allowed_hosts)
-        self._node = broker.node
+        self._node, self._config = broker.node, broker.config
         self._tasks: list[asyncio.Task[None]] = []
         self._server: _Server | None = None
 
@@ -98,7 +71,8 @@ class HttpSide:
         listener = _listener(self.address)
         host, port = listener.getsockname()[:2]
         self.address = Address(host, port)
-        self._node.client_up(PUBLISHER, PUBLISHER.name, {}, _NoOutlet())
+        self._node.client_up(PUBLISHER, PUBLISHER.name, {}, QuietOutlet())
+        await self._open_durable()
         http, websocket = makers(self.edge)
         config = uvicorn.Config(
             self.pages.app(self._allowed, lambda: self.connections_count),
@@ -118,6 +92,29 @@ class HttpSide:
         self._tasks = [serving, asyncio.ensure_future(self._expire())]
         await self._server.listening.wait()
 
+    async def _open_durable(self) -> None:
+        """Goes on with webhooks and durable subscriptions, if the broker has a store."""
+        if not self._config.store.url:
+            return
+        tables = await asyncio.to_thread(open_http_tables, self._config.store.url)
+        host = self._config.allowed_hosts[0] if self._config.allowed_hosts else self.address.host
+        place = Place(host, f"http://{self.address}", self.subscriptions.source)
+        side = DurableSide(self._node, tables, self._config.webhooks, place, self.subscriptions.encode)
+        try:
+            await side.open()
+        except BaseException:
+            await side.close("the broker does not start")
+            raise
+        self.catalog.durable = side
+
+    @property
+    def webhook_statuses(self) -> list[dict[str, Any]]:
+        """How each webhook is doing."""
+        if self.catalog.durable is None:
+            return []
+        webhooks = self.catalog.webhooks
+        return [{"id": id, **webhooks[id].webhook.status} for id in webhooks.ids]
+
     @property
     def connections_count(self) -> int:
         return 0 if self._server is None else len(self._server.server_state.connections)
@@ -127,6 +124,8 @@ class HttpSide:
         if self._server is None:
             return
         self.subscriptions.close(reason)
+        if self.catalog.durable is not None:
+            await self.catalog.durable.close(reason)
         self._server.should_exit = True
         serving, expiring = self._tasks
         expiring.cancel()

@@ -15,19 +15,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Callable
+from typing import Final, Protocol
 
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from catchment.broker.http.delivery_log import DeliveryLog, LogEntry, Reader
+from catchment.broker.http.delivery_log import LogEntry, Portion
 from catchment.broker.http.subscriptions import IDS_MEMBER, PLACE_MEMBER
 
 # A stream is written to at least this often. So the broker notices a reader that is gone, and proxies keep the stream.
 HEARTBEAT_S: Final = 15.0
 # When a browser tries again after a stream has ended.
 RETRY_MS: Final = 1_000
+# When a reader comes back that must acknowledge what it has read: at once, for there is more.
+RETURN_MS: Final = 20
 # CloudEvents' own name for JSON over WebSockets.
 SUBPROTOCOL: Final = "cloudevents.json"
 
@@ -36,7 +38,29 @@ _GOING_AWAY: Final = 1001
 _UNACCEPTABLE_DATA: Final = 1003
 
 
-def delivery_json(entry: LogEntry, log: DeliveryLog) -> bytes:
+class StreamLog(Protocol):
+    """What a stream needs of a log."""
+
+    last_number: int
+    end_reason: str | None
+
+    def place(self, number: int) -> str: ...
+
+
+class StreamReader(Protocol):
+    """What a stream needs of a reader: `Reader` and `DurableReader` have it. `is_pass_over`: the reader should come
+    back at once."""
+
+    has_gap: bool
+    is_pass_over: bool
+
+    @property
+    def log(self) -> StreamLog: ...
+
+    async def take(self, timeout_s: float) -> Portion | None: ...
+
+
+def delivery_json(entry: LogEntry, log: StreamLog) -> bytes:
     """The CloudEvent of an entry, with the ids of the subscriptions that match it and its place."""
     ids = ",".join(entry.subscriptions)
     return b'%b,"%b":"%b","%b":"%b"}' % (
@@ -51,7 +75,7 @@ def delivery_json(entry: LogEntry, log: DeliveryLog) -> bytes:
 class BrokerMessages:
     """Makes the broker's own messages in one stream. They are counted, so that no two have the same id."""
 
-    def __init__(self, source: str, log: DeliveryLog) -> None:
+    def __init__(self, source: str, log: StreamLog) -> None:
         self._source, self._log = source, log
         self._count = 0
 
@@ -71,7 +95,9 @@ class BrokerMessages:
 # --- Server-Sent Events -------------------------------------------------------------------------
 
 
-async def server_sent_events(reader: Reader, source: str, heartbeat_s: float = HEARTBEAT_S) -> AsyncIterator[bytes]:
+async def server_sent_events(
+    reader: StreamReader, source: str, heartbeat_s: float = HEARTBEAT_S
+) -> AsyncIterator[bytes]:
     log, messages = reader.log, BrokerMessages(source, reader.log)
     # No empty line after `retry`, nor after a comment: some readers take every block of lines for an event.
     yield b"retry: %d\n" % RETRY_MS
@@ -86,15 +112,17 @@ async def server_sent_events(reader: Reader, source: str, heartbeat_s: float = H
             blocks.append(_block(messages.json("lost", count=portion.lost), "lost", place))
         blocks += [_entry_block(entry, log, messages) for entry in portion.entries]
         yield b"".join(blocks) or b": still here\n"
+    if reader.is_pass_over:
+        yield b"retry: %d\n" % RETURN_MS
     yield _block(messages.json("end", reason=log.end_reason), "end")
 
 
-def _entry_block(entry: LogEntry, log: DeliveryLog, messages: BrokerMessages) -> bytes:
+def _entry_block(entry: LogEntry, log: StreamLog, messages: BrokerMessages) -> bytes:
     event = "" if entry.gap is None else "gap"
     return _block(_entry_json(entry, log, messages), event, log.place(entry.number))
 
 
-def _entry_json(entry: LogEntry, log: DeliveryLog, messages: BrokerMessages) -> bytes:
+def _entry_json(entry: LogEntry, log: StreamLog, messages: BrokerMessages) -> bytes:
     return delivery_json(entry, log) if entry.gap is None else messages.json("gap", **entry.gap)
 
 
@@ -108,12 +136,16 @@ def _block(json: bytes, event: str = "", place: str = "") -> bytes:
 # --- WebSocket ----------------------------------------------------------------------------------
 
 
-async def serve_websocket(websocket: WebSocket, reader: Reader, source: str) -> None:
-    """Returns when either side has ended the connection. uvicorn sends the pings that detect a client that is gone."""
+async def serve_websocket(
+    websocket: WebSocket, reader: StreamReader, source: str, hear: Callable[[str], bool] | None = None
+) -> None:
+    """Returns when either side has ended the connection. uvicorn sends the pings that detect a client that is gone.
+    `hear` gets each message of the client; a message that it returns False for ends the connection, and so does every
+    message if there is no `hear`."""
     offered = websocket.scope.get("subprotocols", [])
     await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
     sending = asyncio.ensure_future(_send(websocket, reader, source))
-    listening = asyncio.ensure_future(_listen(websocket))
+    listening = asyncio.ensure_future(_listen(websocket, hear))
     try:
         await asyncio.wait((sending, listening), return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -127,7 +159,7 @@ async def serve_websocket(websocket: WebSocket, reader: Reader, source: str) -> 
             await websocket.close(_UNACCEPTABLE_DATA if has_spoken else _GOING_AWAY)
 
 
-async def _send(websocket: WebSocket, reader: Reader, source: str) -> None:
+async def _send(websocket: WebSocket, reader: StreamReader, source: str) -> None:
     log, messages = reader.log, BrokerMessages(source, reader.log)
     if reader.has_gap:
         await websocket.send_text(messages.json("gap").decode("utf-8"))
@@ -139,7 +171,11 @@ async def _send(websocket: WebSocket, reader: Reader, source: str) -> None:
     await websocket.send_text(messages.json("end", reason=log.end_reason).decode("utf-8"))
 
 
-async def _listen(websocket: WebSocket) -> bool:
-    """Waits until the client sends a message (true) or leaves (false). The stream goes one way: a message ends it."""
-    message = await websocket.receive()
-    return bool(message["type"] == "websocket.receive")
+async def _listen(websocket: WebSocket, hear: Callable[[str], bool] | None) -> bool:
+    """Waits until the client sends a message that it should not (true) or leaves (false)."""
+    while True:
+        message = await websocket.receive()
+        if message["type"] != "websocket.receive":
+            return False
+        if hear is None or not hear(message.get("text") or ""):
+            return True

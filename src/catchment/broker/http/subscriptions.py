@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -26,12 +25,13 @@ from catchment.broker.http.filters import (
     expressions_of,
     selection_of,
 )
+from catchment.broker.http.outlet import QuietOutlet
 from catchment.errors import BadFilterError, BadIdError, CatchmentError, InputError, shown
 from catchment.model.cesql import Cesql
 from catchment.model.cloudevents import cloudevent_of
 from catchment.model.notification import Notification
 from catchment.node import Node
-from catchment.routing.messages import Client, Deliver, DeliverSequence, Gap, Refuse, Subscribe, instant_of
+from catchment.routing.messages import Client, Deliver, Gap, Subscribe, instant_of
 
 # Each is a client of the node. Their logs are bounded together: LOGS_BYTES_MAX.
 SUBSCRIPTIONS_MAX: Final = 1_000
@@ -46,8 +46,6 @@ PLACE_MEMBER: Final = "catchmentplace"
 
 _ID: Final = re.compile(r"[A-Za-z0-9._~-]{1,128}")
 _MEMBERS: Final = ("id", "source", "types", "filters")
-# Members of the Subscriptions API that ask the broker to push, in lower case.
-_PUSH_MEMBERS: Final = ("sink", "sinkcredential", "protocol", "protocolsettings", "config")
 
 
 class FullError(CatchmentError):
@@ -63,7 +61,7 @@ class UnknownSubscriptionError(CatchmentError):
 
 
 @dataclass(slots=True, eq=False)
-class HttpSubscription:
+class HttpSubscription(QuietOutlet):
     """A subscription, or the subscriptions of one stream, and the outlet of its client at the node. Deliveries go
     into the log. `given` is the JSON that the client sent,
     without the id."""
@@ -88,29 +86,10 @@ class HttpSubscription:
         if matching:
             self.log.append(matching, self.encode(notification))
 
-    def deliver_sequence(self, delivery: DeliverSequence) -> None:
-        """There are no patterns over HTTP."""
-
-    def tell_lost(self, identity: str, count: int) -> None:
-        """The node loses nothing on the way to the log, which tells its readers what it drops."""
-
     def tell_gap(self, gap: Gap) -> None:
         """A place in the log like a delivery: a reader that comes later hears of it where it was."""
         since, until = instant_of(gap.since), None if not gap.until else instant_of(gap.until)
         self.log.append((), b"", {"since": since, "until": until, "missed": gap.missed, "link": gap.link})
-
-    def answer(self, number: int, refusals: Sequence[Refuse]) -> None:
-        """The HTTP response answers a request."""
-
-    def is_behind(self) -> bool:
-        """Never: the log drops what is not read in time."""
-        return False
-
-    def pause(self) -> None:
-        """Each request over HTTP is answered before the next one of the same subscription is made."""
-
-    def resume(self) -> None:
-        pass
 
     def end(self, reason: str) -> None:
         self.log.end(reason)
@@ -144,20 +123,15 @@ class HttpSubscriptions:
         """Makes a subscription from its JSON. An InputError says what is wrong with it."""
         if not isinstance(given, Mapping):
             raise InputError(f"a subscription must be a JSON object, found {shown(given)}")
-        _check_members(given)
-        id = given.get("id") or os.urandom(9).hex()
-        if not isinstance(id, str) or not _ID.fullmatch(id):
-            raise BadIdError(f"{shown(id)} cannot be an id: use 1 to 128 of the characters A-Z a-z 0-9 . _ ~ -")
+        id = id_of(given)
         if id in self._by_id:
             raise TakenIdError(f"there is a subscription {shown(id)} already: delete it first")
-        selection = selection_of(combined(_expressions(given)))
-        members = {name: given[name] for name in _MEMBERS if name in given and name != "id"}
-        return self._begin(id, members, {id: selection}, is_listed=True)
+        return self._begin(id, interest_members(given), {id: selection_of_members(given)}, is_listed=True)
 
     def ad_hoc(self, expressions: Sequence[FilterExpression]) -> HttpSubscription:
         """Makes subscriptions for one stream, with ids 1, 2, …; without an expression, one that matches everything."""
         numbered = enumerate(expressions or [combined([])], 1)
-        selections = {str(number): selection_of(expression) for number, expression in numbered}
+        selections = {str(number): checked_selection(expression) for number, expression in numbered}
         return self._begin(os.urandom(9).hex(), {}, selections, is_listed=False)
 
     def _begin(
@@ -165,12 +139,8 @@ class HttpSubscriptions:
     ) -> HttpSubscription:
         if len(self._by_id) >= self.subscriptions_max:
             raise FullError(f"SUBSCRIPTIONS_MAX is {self.subscriptions_max:,}: delete some, or try again later")
-        for selection in selections.values():
-            if isinstance(selection.wanted, Cesql):
-                # Computes the filter, which is an error if it is past a limit: here, before the core is asked.
-                selection.wanted.filter  # noqa: B018
         log = DeliveryLog(os.urandom(6).hex(), room=self.room)
-        made = HttpSubscription(id, given, selections, log, self._encode, is_listed, self.now())
+        made = HttpSubscription(id, given, selections, log, self.encode, is_listed, self.now())
         self.node.client_up(made.client, made.client.name, {}, made)
         for name, selection in selections.items():
             refusals = self.node.ask(made.client, Subscribe(made.client.name, name, selection.wanted))
@@ -211,6 +181,9 @@ class HttpSubscriptions:
     def __len__(self) -> int:
         return len(self._by_id)
 
+    def __contains__(self, id: object) -> bool:
+        return id in self._by_id
+
     @property
     def readers_count(self) -> int:
         return sum(len(subscription.log.readers) for subscription in self._by_id.values())
@@ -220,11 +193,9 @@ class HttpSubscriptions:
         """Deliveries that no reader took in time, since the start."""
         return self.lost_before + sum(subscription.log.lost for subscription in self._by_id.values())
 
-    def page(self, after: str, limit: int) -> tuple[list[HttpSubscription], bool]:
-        """Up to `limit` listed subscriptions that follow the id `after`, and whether there are more."""
-        ids = sorted(subscription.id for subscription in self._by_id.values() if subscription.is_listed)
-        start = bisect_right(ids, after)
-        return [self._by_id[id] for id in ids[start : start + limit]], start + limit < len(ids)
+    @property
+    def listed_ids(self) -> list[str]:
+        return sorted(subscription.id for subscription in self._by_id.values() if subscription.is_listed)
 
     # --- what is delivered ---
 
@@ -233,7 +204,7 @@ class HttpSubscriptions:
         """The CloudEvents source of the broker's own messages."""
         return f"/brokers/{quote(self.node.name, safe='')}"
 
-    def _encode(self, notification: Notification) -> bytes:
+    def encode(self, notification: Notification) -> bytes:
         """The JSON of a CloudEvent without its closing brace. A notification that matches several subscriptions comes
         once for each, one after the other: it is encoded for the first."""
         if self._last_encoded[0] is not notification:
@@ -245,12 +216,38 @@ class HttpSubscriptions:
         return self._last_encoded[1]
 
 
-def _check_members(given: Mapping[str, object]) -> None:
+def id_of(given: Mapping[str, object]) -> str:
+    """The id that a new subscription asks for, or a new one."""
+    id = given.get("id") or os.urandom(9).hex()
+    if not isinstance(id, str) or not _ID.fullmatch(id):
+        raise BadIdError(f"{shown(id)} cannot be an id: use 1 to 128 of the characters A-Z a-z 0-9 . _ ~ -")
+    return id
+
+
+def check_members(given: Mapping[str, object], others: Sequence[str]) -> None:
+    """An InputError if there is a member that is neither for all subscriptions nor one of the `others`."""
     for name in given:
-        if name.lower() in _PUSH_MEMBERS:
-            raise InputError(f"{name}: this broker does not push: leave it out, and read the subscription's events")
-        if name not in _MEMBERS:
-            raise InputError(f"a subscription has the members {', '.join(_MEMBERS)}, found {shown(name)}")
+        if name not in (*_MEMBERS, *others):
+            members = ", ".join((*_MEMBERS, *others))
+            raise InputError(f"a subscription has the members {members}, found {shown(name)}")
+
+
+def interest_members(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The members that say what is wanted."""
+    return {name: given[name] for name in _MEMBERS if name in given and name != "id"}
+
+
+def selection_of_members(given: Mapping[str, Any]) -> Selection:
+    """What the members `source`, `types` and `filters` of a subscription ask for. It raises what is wrong with them."""
+    return checked_selection(combined(_expressions(given)))
+
+
+def checked_selection(expression: FilterExpression) -> Selection:
+    selection = selection_of(expression)
+    if isinstance(selection.wanted, Cesql):
+        # Computes the filter, which is an error if it is past a limit: here, before the core is asked.
+        selection.wanted.filter  # noqa: B018
+    return selection
 
 
 def _expressions(given: Mapping[str, Any]) -> list[FilterExpression]:

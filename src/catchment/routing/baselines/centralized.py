@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, assert_never
 
-from catchment.errors import CatchmentError, LimitError
 from catchment.matching.ids import Id
 from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
@@ -35,24 +34,20 @@ from catchment.routing.messages import (
     Action,
     Cancel,
     Client,
-    ClientDown,
     ClientRequest,
-    ClientUp,
     Forward,
-    HostMessage,
     Interface,
     LinkDown,
     LinkUp,
     Neighbor,
-    Refuse,
     Routed,
     Send,
     Subscribe,
     Time,
-    TimerFired,
     Wanted,
 )
 from catchment.routing.parts.clients import ClientSide
+from catchment.routing.parts.dispatch import DispatchingCore
 from catchment.routing.parts.link_states import Links, LinkStates
 from catchment.routing.parts.recall import RecallingMatcher
 from catchment.routing.parts.remote import REMOTE_FILTERS_MAX, check_limit
@@ -61,7 +56,7 @@ from catchment.routing.parts.wanted import text_bytes
 CentralizedMessage = Links | Registration
 
 
-class CentralizedCore:
+class CentralizedCore(DispatchingCore[CentralizedMessage]):
     """A broker that relays to `center`, or that is the center itself."""
 
     def __init__(self, name: str, center: str) -> None:
@@ -75,31 +70,16 @@ class CentralizedCore:
         self._seq = 0
         self._matched = 0
 
-    def on_message(
-        self, message: ClientRequest | HostMessage | CentralizedMessage, source: Interface, now: Time
-    ) -> list[Action]:
-        if isinstance(message, ClientRequest):
-            assert isinstance(source, Client)
-            try:
-                due = self.clients.request(message, source)
-            except CatchmentError as problem:
-                return [Refuse(source, problem)]
-            return due + self._register([message.identity])
-        match message:
-            case ClientUp():
-                assert isinstance(source, Client)
-                self.clients.client_up(source, message)
-                return []
-            case ClientDown():
-                assert isinstance(source, Client)
-                return self._register(self.clients.client_down(source))
-            case TimerFired():
-                return self._links.on_timer(message.name, now)
-            case _:
-                assert isinstance(source, Neighbor)
-                return self._on_neighbor(message, source, now)
+    def _requested(self, message: ClientRequest, source: Client, now: Time) -> list[Action]:
+        return self.clients.request(message, source) + self._register([message.identity])
 
-    def _on_neighbor(
+    def _client_down(self, client: Client, now: Time) -> list[Action]:
+        return self._register(self.clients.client_down(client))
+
+    def _timer_fired(self, name: str, now: Time) -> list[Action]:
+        return self._links.on_timer(name, now)
+
+    def _from_neighbor(
         self, message: LinkUp | LinkDown | CentralizedMessage, source: Neighbor, now: Time
     ) -> list[Action]:
         path_before, version = self._path(), self._links.version
@@ -177,10 +157,7 @@ class CentralizedCore:
         known = self._links.records.get(registration.origin)
         if known is None or registration.links_seq > known.seq or self._down(registration.origin) != source:
             return []
-        try:
-            self.registry.check_room(registration)
-        except LimitError as problem:
-            return [Refuse(source, problem)]
+        self.registry.check_room(registration)
         return self._carried(registration)
 
     def _carried(self, registration: Registration) -> list[Action]:

@@ -71,9 +71,10 @@ class DisjunctiveCore(TopicCore):
         # After the subscriptions: who hears of a channel knows who wants its topics.
         return [*super()._told(now), *self.channels.wholes(now)]
 
-    def _on_own(self, message: BrokerMessage, source: Neighbor, now: Time) -> list[Action]:
-        assert isinstance(message, Channels)
-        return self.channels.heard(message, source, now)
+    def _heard(self, message: BrokerMessage, source: Neighbor, now: Time) -> list[Action]:
+        if isinstance(message, Channels):
+            return self.channels.heard(message, source, now)
+        return super()._heard(message, source, now)
 
     def _forget(self, origin: str) -> None:
         super()._forget(origin)

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 
-from catchment.errors import CatchmentError, InputError, RemoteProtocolError, shown
+from catchment.errors import InputError, RemoteProtocolError, shown
 from catchment.model.filter import Filter
 from catchment.routing.baselines.messages import DvmrpSettings, Graft, Prune
 from catchment.routing.core import Inspection, Work
@@ -33,24 +33,18 @@ from catchment.routing.messages import (
     SECOND,
     Action,
     Client,
-    ClientDown,
     ClientRequest,
-    ClientUp,
     Forward,
     Header,
-    HostMessage,
     Interface,
-    LinkDown,
-    LinkUp,
     Neighbor,
-    Refuse,
     Routed,
     Send,
     SetTimer,
     Time,
-    TimerFired,
 )
 from catchment.routing.parts.clients import ClientSide
+from catchment.routing.parts.dispatch import DispatchingCore
 from catchment.routing.parts.distance_vectors import Distances, DistanceVectors, RouteChange
 from catchment.routing.parts.newest import Newest
 from catchment.routing.parts.recall import RecallingMatcher
@@ -72,7 +66,7 @@ class _Pruning:
     pruned_at: Time | None = None
 
 
-class DvmrpCore:
+class DvmrpCore(DispatchingCore[DvmrpMessage]):
     """A multicast router."""
 
     def __init__(self, name: str, settings: DvmrpSettings | None = None) -> None:
@@ -91,46 +85,25 @@ class DvmrpCore:
 
     # --- messages ---
 
-    def on_message(
-        self, message: ClientRequest | HostMessage | DvmrpMessage, source: Interface, now: Time
-    ) -> list[Action]:
-        match message:
-            case LinkUp() | LinkDown() | Distances() | Prune() | Graft():
-                assert isinstance(source, Neighbor)
-                try:
-                    return self._on_neighbor(message, source, now)
-                except CatchmentError as problem:
-                    return [Refuse(source, problem)]
-            case TimerFired():
-                self._expire(message.name)
-                return []
-            case _:
-                assert isinstance(source, Client)
-                return self._on_client(message, source)
-
-    def _on_client(self, message: ClientRequest | ClientUp | ClientDown, source: Client) -> list[Action]:
-        due: list[Action] = []
-        match message:
-            case ClientUp():
-                self.clients.client_up(source, message)
-            case ClientDown():
-                self.clients.client_down(source)
-            case _:
-                try:
-                    due = self.clients.request(message, source)
-                except CatchmentError as problem:
-                    return [Refuse(source, problem)]
+    def _requested(self, message: ClientRequest, source: Client, now: Time) -> list[Action]:
+        due = self.clients.request(message, source)
         return due + [action for publisher in sorted(self._prunings) for action in self._graft_if_needed(publisher)]
 
-    def _on_neighbor(self, message: LinkUp | LinkDown | DvmrpMessage, source: Neighbor, now: Time) -> list[Action]:
-        change = RouteChange()
+    def _link_up(self, neighbor: Neighbor, cost: int, now: Time) -> list[Action]:
+        self.vectors.up(neighbor)
+        return self.vectors.flush()
+
+    def _link_down(self, neighbor: Neighbor, now: Time) -> list[Action]:
+        return self._rerouted(self.vectors.down(neighbor))
+
+    def _timer_fired(self, name: str, now: Time) -> list[Action]:
+        self._expire(name)
+        return []
+
+    def _heard(self, message: DvmrpMessage, source: Neighbor, now: Time) -> list[Action]:
         match message:
-            case LinkUp():
-                self.vectors.up(source)
-            case LinkDown():
-                change = self.vectors.down(source)
             case Distances():
-                change = self.vectors.heard(message, source)
+                return self._rerouted(self.vectors.heard(message, source))
             case Prune():
                 self._check_child(message.publisher, source)
                 return self._on_prune(message.publisher, source, now)
@@ -139,8 +112,6 @@ class DvmrpCore:
                 return self._on_graft(message.publisher, source)
             case _:
                 assert_never(message)
-        # Distances first: a new parent must know that we are its child.
-        return self.vectors.flush() + self._follow(change)
 
     def _check_child(self, publisher: str, source: Neighbor) -> None:
         if source not in self.vectors.children(publisher):
@@ -186,6 +157,10 @@ class DvmrpCore:
         return [Send(parent, Graft(publisher))]
 
     # --- trees ---
+
+    def _rerouted(self, change: RouteChange) -> list[Action]:
+        # Distances first: a new parent must know that we are its child.
+        return self.vectors.flush() + self._follow(change)
 
     def _follow(self, change: RouteChange) -> list[Action]:
         """Trees have changed."""

@@ -8,29 +8,20 @@ send each other nothing but notifications.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, assert_never
+from typing import Any, Final, Never
 
-from catchment.errors import CatchmentError
 from catchment.routing.core import Inspection, Work
 from catchment.routing.messages import (
     Action,
-    Client,
-    ClientDown,
-    ClientRequest,
-    ClientUp,
     Forward,
-    HostMessage,
     Interface,
-    LinkDown,
-    LinkUp,
     Neighbor,
-    Refuse,
     Routed,
     Time,
-    TimerFired,
     onward,
 )
 from catchment.routing.parts.clients import ClientSide
+from catchment.routing.parts.dispatch import DispatchingCore
 from catchment.routing.parts.newest import Newest
 from catchment.routing.parts.recall import RecallingMatcher
 
@@ -38,7 +29,7 @@ from catchment.routing.parts.recall import RecallingMatcher
 PUBLISHERS_MAX: Final = 100_000
 
 
-class FloodingCore:
+class FloodingCore(DispatchingCore[Never]):
     """A broker that forwards every notification to all its neighbors."""
 
     def __init__(self, name: str) -> None:
@@ -48,30 +39,12 @@ class FloodingCore:
         self._newest = Newest(PUBLISHERS_MAX)
         self._matched = 0
 
-    def on_message(self, message: ClientRequest | HostMessage, source: Interface, now: Time) -> list[Action]:
-        if isinstance(message, ClientRequest):
-            assert isinstance(source, Client)
-            try:
-                return self.clients.request(message, source)
-            except CatchmentError as problem:
-                return [Refuse(source, problem)]
-        match message:
-            case LinkUp():
-                assert isinstance(source, Neighbor)
-                self._neighbors[source] = None
-            case LinkDown():
-                assert isinstance(source, Neighbor)
-                self._neighbors.pop(source, None)
-            case ClientUp():
-                assert isinstance(source, Client)
-                self.clients.client_up(source, message)
-            case ClientDown():
-                assert isinstance(source, Client)
-                self.clients.client_down(source)
-            case TimerFired():
-                pass
-            case _:
-                assert_never(message)
+    def _link_up(self, neighbor: Neighbor, cost: int, now: Time) -> list[Action]:
+        self._neighbors[neighbor] = None
+        return []
+
+    def _link_down(self, neighbor: Neighbor, now: Time) -> list[Action]:
+        self._neighbors.pop(neighbor, None)
         return []
 
     def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]:

@@ -20,7 +20,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from catchment.errors import CatchmentError
 from catchment.routing.baselines.messages import Subscribed, SubscriptionKey
 from catchment.routing.core import Inspection, Table, Work
 from catchment.routing.messages import (
@@ -29,25 +28,20 @@ from catchment.routing.messages import (
     Cancel,
     CancelMany,
     Client,
-    ClientDown,
     ClientRequest,
-    ClientUp,
     Forward,
     Interface,
-    LinkDown,
-    LinkUp,
     Message,
     Neighbor,
-    Refuse,
     Routed,
     Send,
     Subscribe,
     Time,
-    TimerFired,
     Unsubscribe,
     Wanted,
 )
 from catchment.routing.parts.clients import ClientSide
+from catchment.routing.parts.dispatch import DispatchingCore
 from catchment.routing.parts.link_states import Links, LinkStates
 from catchment.routing.parts.recall import RecallingMatcher
 from catchment.routing.parts.records import FloodedRecords
@@ -59,7 +53,7 @@ KNOWN_SUBSCRIPTIONS_MAX: Final = 4_000_000
 HOPS_MAX: Final = 255
 
 
-class InformedCore(ABC):
+class InformedCore(DispatchingCore[BrokerMessage], ABC):
     """A broker that knows what the clients of all brokers want."""
 
     def __init__(self, name: str) -> None:
@@ -90,10 +84,6 @@ class InformedCore(ABC):
         """What a new neighbor is told besides links."""
         return [*self.subscriptions.wholes(now)]
 
-    def _on_own(self, message: BrokerMessage, source: Neighbor, now: Time) -> list[Action]:
-        """A message that only this system has. A host lets no other through."""
-        raise AssertionError(f"{type(message).__name__} is no message of this system")
-
     def _settle(self, now: Time) -> list[Action]:
         """What follows from a change, after all that is to be flooded because of it."""
         return []
@@ -101,46 +91,32 @@ class InformedCore(ABC):
     # --- messages ---
 
     def on_message(self, message: Message, source: Interface, now: Time) -> list[Action]:
-        try:
-            actions = self._on_message(message, source, now)
-        except CatchmentError as problem:
-            return [Refuse(source, problem)]
-        return actions + self._settle(now)
+        return super().on_message(message, source, now) + self._settle(now)
 
-    def _on_message(self, message: Message, source: Interface, now: Time) -> list[Action]:
-        if isinstance(message, ClientRequest):
-            assert isinstance(source, Client)
-            return self._requested(message, source, now)
-        match message:
-            case ClientUp():
-                assert isinstance(source, Client)
-                self.clients.client_up(source, message)
-            case ClientDown():
-                assert isinstance(source, Client)
-                left = set(self.clients.client_down(source))
-                own = self.subscriptions.of(self.name)
-                return self._stated([key for key in own if key[0] in left], {}, now)
-            case TimerFired():
-                return self.links.on_timer(message.name, now)
-            case _:
-                assert isinstance(source, Neighbor)
-                return self._on_neighbor(message, source, now)
-        return []
+    def _client_down(self, client: Client, now: Time) -> list[Action]:
+        left = set(self.clients.client_down(client))
+        own = self.subscriptions.of(self.name)
+        return self._stated([key for key in own if key[0] in left], {}, now)
 
-    def _on_neighbor(self, message: LinkUp | LinkDown | BrokerMessage, source: Neighbor, now: Time) -> list[Action]:
+    def _link_up(self, neighbor: Neighbor, cost: int, now: Time) -> list[Action]:
+        # Links first: who hears of a subscription knows the way to it.
+        stated = self.links.up(neighbor, cost, now)
+        return stated + [Send(neighbor, told) for told in self._told(now)]
+
+    def _link_down(self, neighbor: Neighbor, now: Time) -> list[Action]:
+        return self.links.down(neighbor, now)
+
+    def _timer_fired(self, name: str, now: Time) -> list[Action]:
+        return self.links.on_timer(name, now)
+
+    def _heard(self, message: BrokerMessage, source: Neighbor, now: Time) -> list[Action]:
         match message:
-            case LinkUp():
-                # Links first: who hears of a subscription knows the way to it.
-                stated = self.links.up(source, message.cost, now)
-                return stated + [Send(source, told) for told in self._told(now)]
-            case LinkDown():
-                return self.links.down(source, now)
             case Links():
                 return self.links.heard(message, source, now)
             case Subscribed():
                 return self.subscriptions.heard(message, source, now)
             case _:
-                return self._on_own(message, source, now)
+                return super()._heard(message, source, now)
 
     # --- requests of our own clients ---
 

@@ -16,29 +16,21 @@ notification    of a client: the world finds the brokers that want it now. It go
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, assert_never
+from typing import Any, Final, Never
 
-from catchment.errors import CatchmentError
 from catchment.model.notification import Notification
 from catchment.routing.core import Inspection, Work
 from catchment.routing.messages import (
     Action,
     Client,
-    ClientDown,
-    ClientRequest,
-    ClientUp,
     Forward,
-    HostMessage,
     Interface,
-    LinkDown,
-    LinkUp,
     Neighbor,
-    Refuse,
     Routed,
     Time,
-    TimerFired,
 )
 from catchment.routing.parts.clients import ClientSide
+from catchment.routing.parts.dispatch import DispatchingCore
 from catchment.routing.parts.newest import Newest
 from catchment.routing.parts.paths import agreed, next_hops
 from catchment.routing.parts.recall import RecallingMatcher
@@ -100,7 +92,7 @@ class World:
         return self._receivers[key]
 
 
-class PerfectCore:
+class PerfectCore(DispatchingCore[Never]):
     """A broker that sees all others."""
 
     def __init__(self, name: str, world: World) -> None:
@@ -117,30 +109,14 @@ class PerfectCore:
         """Whether a client here wants it."""
         return bool(len(self.clients.matcher) and self.clients.matcher.answers([notification])[0])
 
-    def on_message(self, message: ClientRequest | HostMessage, source: Interface, now: Time) -> list[Action]:
-        if isinstance(message, ClientRequest):
-            assert isinstance(source, Client)
-            try:
-                return self.clients.request(message, source)
-            except CatchmentError as problem:
-                return [Refuse(source, problem)]
-        match message:
-            case LinkUp() | LinkDown():
-                assert isinstance(source, Neighbor)
-                self.costs.pop(source.name, None)
-                if isinstance(message, LinkUp):
-                    self.costs[source.name] = message.cost
-                self._world.links_changed()
-            case ClientUp():
-                assert isinstance(source, Client)
-                self.clients.client_up(source, message)
-            case ClientDown():
-                assert isinstance(source, Client)
-                self.clients.client_down(source)
-            case TimerFired():
-                pass
-            case _:
-                assert_never(message)
+    def _link_up(self, neighbor: Neighbor, cost: int, now: Time) -> list[Action]:
+        self.costs[neighbor.name] = cost
+        self._world.links_changed()
+        return []
+
+    def _link_down(self, neighbor: Neighbor, now: Time) -> list[Action]:
+        self.costs.pop(neighbor.name, None)
+        self._world.links_changed()
         return []
 
     def on_notifications(self, batch: Sequence[Routed], source: Interface, now: Time) -> list[Action]:

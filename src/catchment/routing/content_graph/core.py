@@ -61,9 +61,7 @@ from catchment.routing.messages import (
     SECOND,
     Action,
     Client,
-    ClientDown,
     ClientRequest,
-    ClientUp,
     HostMessage,
     Interface,
     LinkDown,
@@ -74,9 +72,9 @@ from catchment.routing.messages import (
     Send,
     SetTimer,
     Time,
-    TimerFired,
 )
 from catchment.routing.parts.clients import ClientSide
+from catchment.routing.parts.dispatch import DispatchingCore
 from catchment.routing.parts.link_states import Links, LinkStates
 from catchment.routing.parts.recall import RecallingMatcher
 
@@ -91,7 +89,7 @@ _RELAYED_DOWN = NodesGiven | Numbers | Recovered
 ContentGraphMessage = Links | _RELAYED_UP | _RELAYED_DOWN | RouterMessage
 
 
-class ContentGraphCore:
+class ContentGraphCore(DispatchingCore[ContentGraphMessage]):
     """A broker of F3."""
 
     def __init__(self, name: str, settings: ContentGraphSettings) -> None:
@@ -133,28 +131,19 @@ class ContentGraphCore:
         for place in self.places.values():
             if place.rendezvous is not None:
                 place.rendezvous.start(now)
-        match message:
-            case ClientUp():
-                assert isinstance(source, Client)
-                self.clients.client_up(source, message)
-                return []
-            case ClientDown():
-                assert isinstance(source, Client)
-                return self._state_changes(self.subscriptions.client_down(source), now)
-            case TimerFired():
-                return self._on_timer(message.name, now)
-            case LinkUp() | LinkDown() | Links():
-                assert isinstance(source, Neighbor)
-                return self._on_link(message, source, now)
-            case _ if isinstance(source, Client):
-                assert isinstance(message, ClientRequest)
-                return self._on_request(message, source, now)
-            case _:
-                assert isinstance(source, Neighbor)
-                assert not isinstance(message, ClientRequest)
-                return self._on_neighbor(message, source, now)
+        return super().on_message(message, source, now)
 
-    def _on_timer(self, name: str, now: Time) -> list[Action]:
+    def _client_down(self, client: Client, now: Time) -> list[Action]:
+        return self._state_changes(self.subscriptions.client_down(client), now)
+
+    def _from_neighbor(
+        self, message: LinkUp | LinkDown | ContentGraphMessage, source: Neighbor, now: Time
+    ) -> list[Action]:
+        if isinstance(message, LinkUp | LinkDown | Links):
+            return self._on_link(message, source, now)
+        return self._on_namespace(message, source, now)
+
+    def _timer_fired(self, name: str, now: Time) -> list[Action]:
         match name:
             case "refresh":
                 return self._refresh(now)
@@ -163,20 +152,16 @@ class ContentGraphCore:
             case _:
                 return self.links.on_timer(name, now) + self.stream.on_timer(name, now)
 
-    def _on_neighbor(
+    def _on_namespace(
         self, message: _RELAYED_UP | _RELAYED_DOWN | RouterMessage, source: Neighbor, now: Time
     ) -> list[Action]:
         place = self.places.get(message.namespace)
         if place is None:
             what = f"speaks of the namespace {shown(message.namespace)}, which is not in the settings here"
-            return [Refuse(source, RemoteProtocolError(source.name, what))]
+            raise RemoteProtocolError(source.name, what)
         if not self.settings.offline:
             return self._take(place, message, source, now)
-        try:
-            is_first = self.inbox.put(message, source)
-        except CatchmentError as problem:
-            return [Refuse(source, problem)]
-        return [SetTimer(INBOX_TIMER, now)] if is_first else []
+        return [SetTimer(INBOX_TIMER, now)] if self.inbox.put(message, source) else []
 
     def _take_piece(self, now: Time) -> list[Action]:
         """The next messages of the inbox (`inbox.py`)."""
@@ -242,11 +227,8 @@ class ContentGraphCore:
 
     # --- clients ---
 
-    def _on_request(self, message: ClientRequest, source: Client, now: Time) -> list[Action]:
-        try:
-            due, changes = self.subscriptions.request(message, source)
-        except CatchmentError as problem:
-            return [Refuse(source, problem)]
+    def _requested(self, message: ClientRequest, source: Client, now: Time) -> list[Action]:
+        due, changes = self.subscriptions.request(message, source)
         return due + self._state_changes(changes, now)
 
     def _state_changes(self, changes: Iterable[Changed], now: Time) -> list[Action]:

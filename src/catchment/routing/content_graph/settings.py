@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
 
@@ -12,6 +12,9 @@ from catchment.errors import InputError, shown
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.routing.settings import Settings
+
+if TYPE_CHECKING:
+    from catchment.routing.content_graph.preprocessors.reading import ReadKind
 
 # The namespace of all notifications that no scope matches.
 DEFAULT_NAMESPACE: Final = "default"
@@ -21,12 +24,13 @@ NAMESPACES_MAX: Final = 1_000
 
 class PreprocessorSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """What the subscriptions of a namespace are, if they are no filters (`preprocessors/`). `search` is how nodes are
-    found; without it, in the fastest way that the kind has. `attribute` is what subscriptions name, `low` and `high`
-    are the attributes that begin and end the range of a notification. `above` has for each keyword or class the names
-    directly above it. `element` is the XML element that is the document. `name` is module:attribute: the kind of an
-    application, or the Python class at the root of a hierarchy."""
+    found; without it, in the fastest way that the kind has. `attribute` is what subscriptions name; for queries it is
+    the attribute of a notification that names the relation. `low` and `high` are the attributes that begin and end the
+    range of a notification. `above` has for each keyword or class the names directly above it. `element` is the XML
+    element that is the document. `name` is module:attribute: the kind of an application, or the Python class at the
+    root of a hierarchy."""
 
-    kind: Literal["json", "xml", "rss", "range", "keywords", "classes", "application"]
+    kind: Literal["json", "xml", "rss", "range", "keywords", "classes", "queries", "application"]
     search: Literal["breadth first", "sorted levels", "index", "matcher", "hash"] | None = None
     attribute: str = ""
     low: str = ""
@@ -81,6 +85,8 @@ class Namespace:
     publishers: frozenset[str] | None
     subscribers: frozenset[str] | None
     preprocessor: PreprocessorSettings | None
+    # What the preprocessor is made from: None if subscriptions are filters.
+    kind: ReadKind[Any, Any] | None
 
 
 class Namespaces:
@@ -127,7 +133,7 @@ def _namespace(settings: ScopeSettings, scope: Filter | None) -> Namespace:
     # Only here: preprocessors bring the matcher along, and whoever only reads the registry should not wait for it.
     from catchment.routing.content_graph.preprocessors.making import kind_of, topic_of
 
-    kind_of(settings.preprocessor)  # what is wrong with it is said now, not when the first client subscribes
+    kind = kind_of(settings.preprocessor)  # what is wrong with it is said now, not when the first client subscribes
     return Namespace(
         settings.name,
         settings.rendezvous,
@@ -136,6 +142,7 @@ def _namespace(settings: ScopeSettings, scope: Filter | None) -> Namespace:
         settings.publishers,
         settings.subscribers,
         settings.preprocessor,
+        kind,
     )
 
 

@@ -3,20 +3,23 @@
 A subscription enters every namespace that its filters overlap. In each of them a filter is wanted once, however many
 subscriptions have it: only the first and the last of them concern the rendezvous point.
 
-Before anything else it is checked (F3 §6.1) that the identity may subscribe to the namespace, and that a static graph
-has such a topic. The text leaves open whether the rendezvous point is asked or a trusted preprocessor vouches for
-subscribers. Here the subscriber's own broker is that preprocessor: all brokers have the same settings, and brokers
-trust each other.
+Before anything else it is checked (F3 §6.1) that the identity may subscribe to the namespace, that the filter means
+something there, and that a static graph has such a topic. The text leaves open whether the rendezvous point is asked or
+a trusted preprocessor vouches for subscribers. Here the subscriber's own broker is that preprocessor: all brokers have
+the same settings, and brokers trust each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from catchment.errors import InputError, shown
 from catchment.model.filter import Filter
 from catchment.routing.content_graph.places import Place
+from catchment.routing.content_graph.preprocessors.base import Relation
+from catchment.routing.content_graph.preprocessors.reading import ReadKind
 from catchment.routing.content_graph.settings import Namespaces
 from catchment.routing.messages import Action, Cancel, CancelMany, Client, ClientRequest, Subscribe, Unsubscribe, Wanted
 from catchment.routing.parts.clients import ClientSide
@@ -78,7 +81,9 @@ class Subscriptions:
                 namespace = place.namespace
                 if namespace.subscribers is not None and identity not in namespace.subscribers:
                     raise InputError(f"{shown(identity)} may not subscribe to the namespace {shown(namespace.name)}")
-                if namespace.topics is not None and not _is_topic(filter, namespace.topics):
+                if namespace.kind is not None:
+                    namespace.kind.check(filter)
+                if namespace.topics is not None and not _is_topic(filter, namespace.topics, namespace.kind):
                     what = f"{shown(str(filter))} is no topic of the namespace {shown(namespace.name)}"
                     raise InputError(f"{what}, whose graph is static: subscribe to one of its topics")
 
@@ -106,5 +111,9 @@ class Subscriptions:
         return [changes[name] for name in sorted(changes)]
 
 
-def _is_topic(filter: Filter, topics: Iterable[Filter]) -> bool:
+def _is_topic(filter: Filter, topics: Iterable[Filter], kind: ReadKind[Any, Any] | None) -> bool:
+    read = None if kind is None else kind.read(filter)
+    if kind is not None and read is not None:
+        # Filters that differ may be the same subscription.
+        return any(kind.relation(kind.read(topic), read) is Relation.SAME for topic in topics)
     return any(topic.covers(filter) and filter.covers(topic) for topic in topics)

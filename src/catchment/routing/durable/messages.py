@@ -14,11 +14,15 @@ from msgspec import Meta, Struct
 from catchment.model.notification import Notification
 from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
 from catchment.routing.messages import BrokerMessage, BrokerName, Client, Number, Said, Time, Wanted
+from catchment.routing.parts.link_states import Links
 
 # The id of a log: 16 bytes, at random, in hexadecimal.
 LOG_ID_CODEPOINTS: Final = 32
 # Logs that a client may have a position in: each storage of the network has one.
 POSITIONS_MAX: Final = 1_000
+
+# Notifications that one span may have: more than a frame holds.
+ENTRIES_MAX: Final = 1_000_000
 
 LogId = Annotated[str, Meta(min_length=1, max_length=LOG_ID_CODEPOINTS)]
 Identity = Annotated[str, Meta(min_length=1, max_length=IDENTITY_CODEPOINTS_MAX)]
@@ -123,6 +127,11 @@ DurableAction = Confirm | TakeEffect | TellLostLog
 
 # --- broker to broker ---------------------------------------------------------------------------
 
+# Links that a message to one broker may cross: more than any path has. While brokers disagree about the paths, a
+# message may go in circles.
+DIRECTED_HOPS_MAX: Final = 1_000
+Hops = Annotated[int, Meta(ge=0, le=2 * DIRECTED_HOPS_MAX)]
+
 
 class Durable(BrokerMessage, frozen=True):
     """A durable subscription, or that it is cancelled. Flooded; the greater version wins."""
@@ -138,24 +147,30 @@ class Durable(BrokerMessage, frozen=True):
 
 class Place(BrokerMessage, frozen=True):
     """Where an identity is served now. Flooded; the greater session wins. `positions` is what the client says it has
-    taken."""
+    taken. It goes back (`Rewind`) in the logs of `back` to these positions, or in all logs to what was published at
+    `since` or later."""
 
     identity: Identity
     session: Number
     broker: BrokerName | None
     positions: Mapping[LogId, Number] = {}
+    back: Mapping[LogId, Number] = {}
+    since: Number | None = None
 
 
 class Share(Struct, frozen=True, array_like=True):
     """What one identity gets of a span: of the log, in (after, upto], exactly these entries, by their place in the span
-    and with the ids of its subscriptions. `lost` is how many more there were."""
+    and with the ids of its subscriptions. `lost` is how many more there were. `floor` is what the identity has
+    acknowledged: who knows no position begins there. A share with `after` equal to `upto` asks how far the identity
+    is."""
 
     identity: Identity
     session: Number
     after: Number
     upto: Number
-    entries: tuple[tuple[int, tuple[str, ...]], ...]
+    entries: tuple[tuple[Annotated[int, Meta(ge=0, le=ENTRIES_MAX)], tuple[str, ...]], ...]
     lost: Number = 0
+    floor: Number = 0
 
 
 class Span(BrokerMessage, frozen=True):
@@ -169,6 +184,7 @@ class Span(BrokerMessage, frozen=True):
     # Epochs and notifications.
     entries: tuple[tuple[Number, Notification], ...]
     shares: tuple[tuple[BrokerName, tuple[Share, ...]], ...]
+    hops: Hops = 0
 
 
 class At(BrokerMessage, frozen=True):
@@ -180,21 +196,26 @@ class At(BrokerMessage, frozen=True):
     session: Number
     position: Number
     again: bool = False
+    hops: Hops = 0
 
 
 class Offer(BrokerMessage, frozen=True):
     """To a storage: publications of a source whose publisher is at another broker, `by`. The number of each follows
-    that of the one before; `after` is that before the first, None if the publisher has stored none here before."""
+    that of the one before; `after` is that before the first, None if the publisher has stored none here before. Without
+    notifications it asks what is kept. Unless it `is_stored`, nobody waits to hear that it is kept."""
 
     storage: BrokerName
     by: BrokerName
     source: Identity
     after: Number | None
     notifications: tuple[Notification, ...]
+    is_stored: bool = True
+    hops: Hops = 0
 
 
 class Kept(BrokerMessage, frozen=True):
-    """From a storage to the broker of a publisher: see `Confirm`."""
+    """From a storage to the broker of a publisher: see `Confirm`. With `again`: there was a gap, offer anew what
+    follows `last`, the last number that the storage has accepted. With `refusal` the storage takes nothing now."""
 
     by: BrokerName
     storage: BrokerName
@@ -202,6 +223,10 @@ class Kept(BrokerMessage, frozen=True):
     source: Identity
     seq: Number
     settled: bool
+    again: bool = False
+    last: Number = 0
+    refusal: str = ""
+    hops: Hops = 0
 
 
 class Knows(BrokerMessage, frozen=True):
@@ -212,6 +237,30 @@ class Knows(BrokerMessage, frozen=True):
     identity: Identity
     id: Identity
     version: Number
+    hops: Hops = 0
+
+
+class Ask(BrokerMessage, frozen=True):
+    """To a storage: say `Knows` again, if you have stored this version or a later one."""
+
+    storage: BrokerName
+    by: BrokerName
+    identity: Identity
+    id: Identity
+    version: Number
+    hops: Hops = 0
+
+
+class Reach(Links, frozen=True):
+    """The links of a broker, and the id of its log; empty if it has no store."""
+
+    log: Annotated[str, Meta(max_length=LOG_ID_CODEPOINTS)] = ""
+
+
+# What brokers say to each other besides the messages of their routing system.
+BETWEEN_STORAGES: Final[tuple[type[BrokerMessage], ...]] = (Reach, Durable, Place, Span, At, Offer, Kept, Knows, Ask)
+# Of these, what goes to one broker, or with `Span` to several.
+Directed = Span | At | Offer | Kept | Knows | Ask
 
 
 def session_after(last: int, now: Time) -> int:

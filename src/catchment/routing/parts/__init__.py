@@ -1,5 +1,6 @@
 """What routing cores are made of. A core uses the parts that it needs; no part knows which core uses it.
 
+dispatch       a method for each message; what is refused
 clients        the client side: which clients are connected, what they want, what is to be delivered to them
 watching       the monitors of clients' patterns
 remote         the filters of other brokers, with one matcher for all of them

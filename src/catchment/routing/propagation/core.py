@@ -4,10 +4,15 @@ A *publisher* is the broker where a notification was published. Each publisher h
 (`parts/distance_vectors.py`, §2.2, §3.2.3): a notification comes from the parent and goes to the children. A broker
 learns of publishers from notifications (§3.1), and it sends too much rather than too little.
 
-State: distance vectors; for each publisher the filters of children, and what the parent was told (`tree.py`); what the
+If the settings say so, there is one tree for all publishers (§6.2, 5), and a notification goes up and down in it. What
+follows is said of the trees of publishers, where one neighbor, the parent, is upstream. In the one tree the parent and
+the children all are upstream and downstream at once (`trees.py`): each rule holds for each neighbor as the one
+upstream, with all others as its children.
+
+State: distance vectors; for each tree the filters of children, and what the parent was told (`tree.py`); what the
 broker's own clients want, reduced by covering: the text's row `self`, which is `false` if they want nothing. The
-*composite* of a publisher is what the broker wants itself and for its children (`composite.py`, §3.4). It is `true` if
-a child is open.
+*composite* of a tree is what the broker wants itself and for its children (`composite.py`, §3.4). It is `true` if a
+child is open.
 
 notification      of a publisher that was not known: all children are open (§3.3.1). It goes to all open children, and
                   to those whose filter matches it. If it came from the parent and nobody here wants it: the composite
@@ -27,17 +32,19 @@ suppression timer for a publisher and its parent. Nothing happens when it ends, 
 publisher timer   Nothing was heard of the publisher for long: what is kept for it is forgotten. If the parent holds a
                   filter of ours, it is told `true` first: a broker that forgot this would not tell it when its clients
                   want more. (The text relies on the parent's timer, which a slow parent may have started later.)
-Distances         may change trees, which the text leaves open (§6.2). A new parent has been told nothing, and gives
-                  everything. A new child is open: so the parent is told `true`, if it holds a filter of ours. The
-                  filter of a child that is gone is forgotten, and the parent is told what is left. A publisher that
-                  cannot be reached is forgotten.
+Distances         may change trees, which the text leaves open (§6.2). A new parent gives everything: if it was told a
+                  filter when it had another place in the tree, it is told `true`. A new child is open: so the parent is
+                  told `true`, if it holds a filter of ours. The filter of a child that is gone is forgotten, and the
+                  parent is told what is left. A publisher that cannot be reached is forgotten. If another broker
+                  becomes the root of the one tree, all filters in the tree before are withdrawn.
 
 Departures: a filter that the parent holds already is not sent again while the suppression timer runs, nor ever if
 filters do not expire. Links are between two brokers, so no column for several brokers behind one interface is needed.
 
-A neighbor that sends a filter for a tree in which it is no child here contradicts itself: a broker says that its route
-leads through us before it sends filters for that publisher, on the same link. It is refused, so no filter of an unknown
-publisher is kept.
+In the tree of a publisher, a neighbor that sends a filter and is no child contradicts itself: a broker says that its
+route leads through us before it sends filters for that publisher, on the same link. It is refused, so no filter of an
+unknown publisher is kept. In the one tree a parent sends filters too, and may not have heard yet that it is our parent
+no longer: such a filter is ignored.
 """
 
 from __future__ import annotations
@@ -46,60 +53,57 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final, assert_never
 
-from catchment.errors import CatchmentError, InputError, RemoteProtocolError, shown
+from catchment.errors import RemoteProtocolError, shown
 from catchment.model.filter import Filter
 from catchment.routing.core import Inspection, Table, Work
 from catchment.routing.messages import (
     SECOND,
     Action,
     Client,
-    ClientDown,
     ClientRequest,
-    ClientUp,
     Deliver,
     Forward,
     Header,
-    HostMessage,
     Interface,
     Keep,
-    LinkDown,
-    LinkUp,
     Neighbor,
-    Refuse,
     Routed,
     Send,
     SetTimer,
     Time,
-    TimerFired,
 )
 from catchment.routing.parts.clients import ClientSide
-from catchment.routing.parts.distance_vectors import Distances, DistanceVectors, RouteChange
+from catchment.routing.parts.dispatch import DispatchingCore
+from catchment.routing.parts.distance_vectors import INFINITY_MAX, Distances, DistanceVectors, RouteChange
 from catchment.routing.parts.newest import Newest
 from catchment.routing.parts.recall import RecallingMatcher
 from catchment.routing.propagation.composite import EVERYTHING, Composer, is_everything
-from catchment.routing.propagation.messages import Filtered, PropagationSettings
-from catchment.routing.propagation.tree import PublisherTree
+from catchment.routing.propagation.messages import Filtered, PropagationSettings, check_settings
+from catchment.routing.propagation.tree import TreeFilters
+from catchment.routing.propagation.trees import OneTree, PublisherTrees, Trees
 from catchment.routing.siena.client_interest import ClientInterest
 from catchment.routing.siena.forwarding import Forwarding
 from catchment.routing.siena.messages import OriginHeader
 
-# Links that a notification may cross: as many as the longest route has.
-HOPS_MAX: Final = 255
+# Links that a notification may cross: as many as the longest way up to a root and down again has.
+HOPS_MAX: Final = 2 * INFINITY_MAX
 # Clients that publish whose last number is kept. The one that has been silent longest is forgotten first.
 PUBLISHERS_MAX: Final = 100_000
 
 PropagationMessage = Distances | Filtered
 
 
-class PropagationCore:
+class PropagationCore(DispatchingCore[PropagationMessage]):
     """A broker of filter propagation."""
 
     def __init__(self, name: str, settings: PropagationSettings | None = None) -> None:
         given = settings or PropagationSettings()
-        check_timeouts(given)
+        check_settings(given)
         self.name = name
         self.clients = ClientSide()
         self.vectors = DistanceVectors(name, given.infinity)
+        one = given.tree == "one"
+        self.trees: Trees = OneTree(self.vectors, given.root) if one else PublisherTrees(self.vectors)
         # What our own clients want, reduced by covering. All other brokers are one neighbor to it, named as we are.
         self._own: Forwarding[Filter] = Forwarding()
         self._others = Neighbor(name)
@@ -107,7 +111,8 @@ class PropagationCore:
         self._client_wants = ClientInterest(self.clients, self._own)
         # How often that has changed.
         self._own_changes = 0
-        self._trees: dict[str, PublisherTree] = {}
+        # By the root of a tree.
+        self._filters: dict[str, TreeFilters] = {}
         self._composer = Composer(given.comparisons_max, given.approximation)
         self._filter_timeout = round(given.filter_timeout_s * SECOND)
         self._publisher_timeout = round(given.publisher_timeout_s * SECOND)
@@ -120,150 +125,181 @@ class PropagationCore:
 
     # --- messages ---
 
-    def on_message(
-        self, message: ClientRequest | HostMessage | PropagationMessage, source: Interface, now: Time
-    ) -> list[Action]:
-        match message:
-            case LinkUp() | LinkDown() | Distances() | Filtered():
-                assert isinstance(source, Neighbor)
-                return self._on_neighbor(message, source, now)
-            case TimerFired():
-                act = self._timers.pop(message.name, None)
-                return [] if act is None else act(now)
-            case ClientUp():
-                assert isinstance(source, Client)
-                self.clients.client_up(source, message)
-                return []
-            case ClientDown():
-                assert isinstance(source, Client)
-                self._client_wants.client_down(source)
-                return self._own_changed(now)
-            case _:
-                assert isinstance(source, Client)
-                try:
-                    due = self._client_wants.request(message, source)
-                except CatchmentError as problem:
-                    return [Refuse(source, problem)]
-                return due + self._own_changed(now)
+    def _requested(self, message: ClientRequest, source: Client, now: Time) -> list[Action]:
+        return self._client_wants.request(message, source) + self._own_changed(now)
 
-    def _on_neighbor(
-        self, message: LinkUp | LinkDown | Distances | Filtered, source: Neighbor, now: Time
-    ) -> list[Action]:
-        change = RouteChange()
-        try:
-            match message:
-                case LinkUp():
-                    self.vectors.up(source)
-                case LinkDown():
-                    change = self.vectors.down(source)
-                case Distances():
-                    change = self.vectors.heard(message, source)
-                case Filtered():
-                    return self._on_filter(message.publisher, message.wanted, source, now)
-                case _:
-                    assert_never(message)
-        except CatchmentError as problem:
-            return [Refuse(source, problem)]
+    def _client_down(self, client: Client, now: Time) -> list[Action]:
+        self._client_wants.client_down(client)
+        return self._own_changed(now)
+
+    def _link_up(self, neighbor: Neighbor, cost: int, now: Time) -> list[Action]:
+        self.vectors.up(neighbor)
+        return self.vectors.flush()
+
+    def _link_down(self, neighbor: Neighbor, now: Time) -> list[Action]:
+        change = self.vectors.down(neighbor)
+        for tree in self._filters.values():
+            tree.told.pop(neighbor, None)
+        return self._rerouted(change, now)
+
+    def _timer_fired(self, name: str, now: Time) -> list[Action]:
+        act = self._timers.pop(name, None)
+        return [] if act is None else act(now)
+
+    def _heard(self, message: PropagationMessage, source: Neighbor, now: Time) -> list[Action]:
+        match message:
+            case Distances():
+                return self._rerouted(self.vectors.heard(message, source), now)
+            case Filtered():
+                return self._on_filter(message.publisher, message.wanted, source, now)
+            case _:
+                assert_never(message)
+
+    def _rerouted(self, change: RouteChange, now: Time) -> list[Action]:
         # Distances first: a new parent must know that we are its child before it hears a filter.
         return self.vectors.flush() + self._follow(change, now)
 
     # --- trees ---
 
-    def _tree(self, publisher: str, now: Time) -> tuple[PublisherTree, list[Action]]:
-        """The tree of a publisher, and the timer to set if the publisher was not known."""
-        tree = self._trees.get(publisher)
+    def _tree(self, root: str, now: Time) -> tuple[TreeFilters, list[Action]]:
+        """What is kept for a tree, and the timer to set if nothing was."""
+        tree = self._filters.get(root)
         if tree is not None:
             return tree, []
-        tree = self._trees[publisher] = PublisherTree(now)
-        return tree, self._watch_publisher(publisher, now + self._publisher_timeout)
+        tree = self._filters[root] = TreeFilters(now, self.vectors.parent(root))
+        return tree, self._watch_publisher(root, now + self._publisher_timeout)
 
-    def _open_children(self, publisher: str) -> list[Neighbor]:
-        tree = self._trees[publisher]
-        return [child for child in self.vectors.children(publisher) if tree.is_open(child)]
+    def _open_below(self, root: str, upstream: Neighbor) -> bool:
+        """Whether somebody gets everything of what that neighbor sends."""
+        tree = self._filters[root]
+        return any(each != upstream and tree.is_open(each) for each in self.trees.downstream(root))
 
     def _follow(self, change: RouteChange, now: Time) -> list[Action]:
-        """Trees have changed."""
-        affected = {publisher for publisher, _ in change.lost | change.gained}
-        for publisher, child in change.lost:
-            if publisher in self._trees:
-                self._trees[publisher].open(child)
-        for publisher in change.parents:
-            if not self.vectors.is_reached(publisher):
-                self._trees.pop(publisher, None)
-            elif publisher in self._trees:
-                self._trees[publisher].forget_parent()
-        # A new child is open: what the parent holds of us is too narrow now. Without a lost child it is too wide, and
+        """Routes have changed."""
+        is_other_tree = self.trees.follow(change)
+        roots = {root for root, _ in change.lost | change.gained} | change.parents
+        affected = sorted(roots & self._filters.keys())
+        for root, child in change.lost:
+            if root in self._filters:
+                self._filters[root].open(child)
+        newcomers = change.gained.union(*map(self._follow_parent, affected))
+        placed = [(root, neighbor) for root, neighbor in sorted(newcomers) if root in self._filters]
+        actions = [action for root, neighbor in placed for action in self._retract(root, neighbor)]
+        # A new neighbor is open: what the others hold of us is too narrow now. Without a lost one it is too wide, and
         # what is too much may never come to show it.
-        told = [each for each in sorted(affected) if each in self._trees and self._trees[each].sent is not None]
-        return [action for publisher in told for action in self._say(publisher, now)]
+        actions += [action for root in affected for action in self._say_again(root, now)]
+        if is_other_tree:
+            actions += self._leave_trees()
+        # Also if the tree was left before: a lost neighbor may have been the last that had a filter in it.
+        self._tidy()
+        return actions
+
+    def _follow_parent(self, root: str) -> set[tuple[str, Neighbor]]:
+        """Forgets what belongs to the parent before. Returns the new parent, if there is one."""
+        if not self.vectors.is_reached(root):
+            del self._filters[root]
+            return set()
+        tree, parent = self._filters[root], self.vectors.parent(root)
+        if parent == tree.parent:
+            return set()
+        if tree.parent is not None:
+            tree.open(tree.parent)
+        tree.parent = parent
+        return set() if parent is None else {(root, parent)}
+
+    def _retract(self, root: str, neighbor: Neighbor) -> list[Action]:
+        """A neighbor has a new place in a tree. If it was told a filter when it had another one, it may still hold that
+        or not: our messages and its own may have crossed. So it is told `true`, and we both begin anew."""
+        actions = self._withdraw(root, neighbor)
+        self._filters[root].told.pop(neighbor, None)
+        return actions
+
+    def _leave_trees(self) -> list[Action]:
+        """Another tree is used now. Those who hold our filters in others are told, also if they are not upstream."""
+        left = [root for root in sorted(self._filters) if not self.trees.is_used(root)]
+        told = [(root, neighbor) for root in left for neighbor in sorted(self._filters[root].told)]
+        return [action for root, neighbor in told for action in self._withdraw(root, neighbor)]
+
+    def _tidy(self) -> None:
+        """Forgets trees that are not used, once their filters are withdrawn."""
+        if self.trees.is_two_way:
+            used = self.trees.is_used
+            self._filters = {root: tree for root, tree in self._filters.items() if used(root) or tree.closed}
 
     # --- filters ---
 
-    def _on_filter(self, publisher: str, wanted: Filter, child: Neighbor, now: Time) -> list[Action]:
-        if child not in self.vectors.children(publisher):
-            what = f"sent a filter for {shown(publisher)}, and its route to that broker does not lead through here"
-            raise RemoteProtocolError(child.name, what)
-        if not self.vectors.is_reached(publisher):
+    def _on_filter(self, root: str, wanted: Filter, neighbor: Neighbor, now: Time) -> list[Action]:
+        if neighbor not in self.trees.downstream(root):
+            if self.trees.is_two_way:
+                return []
+            what = f"sent a filter for {shown(root)}, and its route to that broker does not lead through here"
+            raise RemoteProtocolError(neighbor.name, what)
+        if not self.vectors.is_reached(root):
             # We have lost our route just now, and the child has not heard of it.
             return []
-        tree, actions = self._tree(publisher, now)
+        tree, actions = self._tree(root, now)
         # A neighbor with a larger budget may send more comparisons than are to be made here for a child.
         held = self._composer.within_budget(wanted)
         if is_everything(held):
-            tree.open(child)
+            tree.open(neighbor)
         else:
-            tree.close(child, held)
-            actions += self._watch_filter(publisher, child, now)
-        return actions + self._widen_or_say(publisher, now)
+            tree.close(neighbor, held)
+            actions += self._watch_filter(root, neighbor, now)
+        others = [each for each in self.trees.upstream(root) if each != neighbor]
+        actions += [action for each in others for action in self._widen_or_say(root, each, now)]
+        self._tidy()
+        return actions
 
-    def _widen_or_say(self, publisher: str, now: Time) -> list[Action]:
-        """After the filter of a child has changed."""
-        if self._open_children(publisher) and self._trees[publisher].sent is None:
-            # It wants everything, and the parent gives everything.
+    def _widen_or_say(self, root: str, upstream: Neighbor, now: Time) -> list[Action]:
+        """After the filter of another neighbor has changed."""
+        if self._open_below(root, upstream) and not self._filters[root].is_told(upstream):
+            # We want everything, and it gives everything.
             return []
-        return self._say(publisher, now)
+        return self._say(root, upstream, now)
 
     def _own_changed(self, now: Time) -> list[Action]:
         """Tells the network what our own clients want now, if that has changed."""
         if not self._own.flush():
             return []
         self._own_changes += 1
-        told = [publisher for publisher in sorted(self._trees) if self._trees[publisher].sent is not None]
-        return [action for publisher in told for action in self._say(publisher, now)]
+        return [action for root in sorted(self._filters) for action in self._say_again(root, now)]
 
-    def _say(self, publisher: str, now: Time) -> list[Action]:
-        """Sends the composite to the parent, unless the parent holds the same."""
-        tree, parent = self._trees[publisher], self.vectors.parent(publisher)
-        if parent is None:
-            # We are the publisher ourselves.
-            return []
-        composite = self.composite(publisher)
+    def _say_again(self, root: str, now: Time) -> list[Action]:
+        """After something has changed: tells those upstream who hold a filter of ours."""
+        tree = self._filters.get(root)
+        told = [each for each in self.trees.upstream(root) if tree is not None and tree.is_told(each)]
+        return [action for upstream in told for action in self._say(root, upstream, now)]
+
+    def _say(self, root: str, upstream: Neighbor, now: Time) -> list[Action]:
+        """Sends the composite upstream, unless the neighbor holds the same."""
+        composite = self.composite(root, upstream)
         if is_everything(composite):
-            return self._withdraw(publisher, parent)
-        text = str(composite)
-        if text == tree.sent and (not self._filter_timeout or now < tree.silent_until):
+            return self._withdraw(root, upstream)
+        text, told = str(composite), self._filters[root].told_to(upstream)
+        if text == told.sent and (not self._filter_timeout or now < told.silent_until):
             return []
-        tree.sent, tree.silent_until = text, now + self._suppression
-        return [Send(parent, Filtered(publisher, composite))]
+        told.sent, told.silent_until = text, now + self._suppression
+        return [Send(upstream, Filtered(root, composite))]
 
-    def _withdraw(self, publisher: str, parent: Neighbor) -> list[Action]:
-        """The parent holds no filter of ours any longer."""
-        tree = self._trees[publisher]
-        if tree.sent is None:
+    def _withdraw(self, root: str, upstream: Neighbor) -> list[Action]:
+        """The neighbor holds no filter of ours any longer."""
+        tree = self._filters[root]
+        if not tree.is_told(upstream):
             return []
-        tree.sent = None
-        return [Send(parent, Filtered(publisher, EVERYTHING))]
+        tree.told_to(upstream).sent = None
+        return [Send(upstream, Filtered(root, EVERYTHING))]
 
-    def composite(self, publisher: str) -> Filter:
-        """What this broker wants of a publisher, for itself and for its children."""
-        if publisher not in self._trees or self._open_children(publisher):
+    def composite(self, root: str, upstream: Neighbor) -> Filter:
+        """What this broker wants of that neighbor in a tree, for itself and for its other neighbors in the tree."""
+        if root not in self._filters or not self.trees.is_used(root) or self._open_below(root, upstream):
             return EVERYTHING
-        tree = self._trees[publisher]
+        tree = self._filters[root]
+        told, changes = tree.told_to(upstream), (self._own_changes, tree.changes)
         # A broker with many subscriptions gets many unwanted notifications before anything changes.
-        if tree.composed is None or tree.composed[0] != self._own_changes:
-            parts = (*self.own_filters(), *tree.parts())
-            tree.composed = self._own_changes, self._composer.composite(parts)
-        return tree.composed[1]
+        if told.composed is None or told.composed[:2] != changes:
+            parts = (*self.own_filters(), *tree.parts(without=upstream))
+            told.composed = (*changes, self._composer.composite(parts))
+        return told.composed[2]
 
     # --- timers ---
 
@@ -276,8 +312,9 @@ class PropagationCore:
             return []
 
         def expire(now: Time) -> list[Action]:
-            if publisher in self._trees:
-                self._trees[publisher].open(child)
+            if publisher in self._filters:
+                self._filters[publisher].open(child)
+                self._tidy()
             return []
 
         # A length, since names may have spaces: no other pair has the same text.
@@ -288,7 +325,7 @@ class PropagationCore:
             return []
 
         def expire(now: Time) -> list[Action]:
-            tree = self._trees.get(publisher)
+            tree = self._filters.get(publisher)
             if tree is None:
                 return []
             due = tree.heard_at + self._publisher_timeout
@@ -298,9 +335,9 @@ class PropagationCore:
         return self._set_timer(f"publisher {publisher}", at, expire)
 
     def _forget(self, publisher: str) -> list[Action]:
-        parent = self.vectors.parent(publisher)
-        actions = [] if parent is None else self._withdraw(publisher, parent)
-        del self._trees[publisher]
+        told = sorted(self._filters[publisher].told)
+        actions = [action for neighbor in told for action in self._withdraw(publisher, neighbor)]
+        del self._filters[publisher]
         return actions
 
     # --- notifications ---
@@ -314,36 +351,37 @@ class PropagationCore:
         said: list[Action] = []
         # Only neighbors in the batch are put together: a client that roams may publish at two brokers, and what it
         # publishes stays in order.
-        for publisher, group in groupby(fresh, self._publisher_of):
+        for root, group in groupby(fresh, self._tree_of):
             some = list(group)
-            tree, timers = self._tree(publisher, now)
+            tree, timers = self._tree(root, now)
             tree.heard_at = now
             said += timers
-            unsent = self._sorted_out(publisher, tree, some, source, outgoing)
+            unsent = self._sorted_out(root, tree, some, source, outgoing)
             if unsent and isinstance(source, Neighbor) and _is_any_unwanted(unsent, due):
-                said += self._on_unwanted(publisher, tree, now)
+                said += self._on_unwanted(root, source, now)
+        self._tidy()
         return due + [Forward(child, tuple(outgoing[child])) for child in sorted(outgoing)] + said
 
-    def _publisher_of(self, routed: Routed) -> str:
-        """If a notification has no origin yet, it was published here."""
-        return routed.header.origin if isinstance(routed.header, OriginHeader) else self.name
+    def _tree_of(self, routed: Routed) -> str:
+        """If a notification has no tree yet, it was published here."""
+        return routed.header.origin if isinstance(routed.header, OriginHeader) else self.trees.own
 
     def _is_due(self, header: Header, source: Interface) -> bool:
         """Whether notifications with this header come from there."""
         if not isinstance(header, OriginHeader):
             return True
-        return header.hops <= HOPS_MAX and source == self.vectors.parent(header.origin)
+        return header.hops <= HOPS_MAX and source in self.trees.upstream(header.origin)
 
     def _sorted_out(
         self,
-        publisher: str,
-        tree: PublisherTree,
+        root: str,
+        tree: TreeFilters,
         batch: Sequence[Routed],
         source: Interface,
         outgoing: dict[Neighbor, list[Routed]],
     ) -> list[Routed]:
-        """Adds each notification to the batches of the children that get it. Returns those that no child gets."""
-        children = {child.name: child for child in self.vectors.children(publisher) if child != source}
+        """Adds each notification to the batches of the neighbors that get it. Returns those that none gets."""
+        children = {child.name: child for child in self.trees.downstream(root) if child != source}
         if not children:
             return list(batch)
         always = [child for child in children.values() if tree.is_open(child)]
@@ -356,23 +394,23 @@ class PropagationCore:
                 unsent.append(routed)
                 continue
             hops = routed.header.hops + 1
-            further = Routed(routed.notification, headers.setdefault(hops, OriginHeader(hops, publisher)))
+            further = Routed(routed.notification, headers.setdefault(hops, OriginHeader(hops, root)))
             for child in receivers:
                 outgoing.setdefault(child, []).append(further)
         return unsent
 
-    def _on_unwanted(self, publisher: str, tree: PublisherTree, now: Time) -> list[Action]:
-        """The parent sent what nobody wants here."""
-        if now < tree.silent_until or self._open_children(publisher):
+    def _on_unwanted(self, root: str, upstream: Neighbor, now: Time) -> list[Action]:
+        """A neighbor sent what nobody wants here."""
+        if now < self._filters[root].told_to(upstream).silent_until or self._open_below(root, upstream):
             return []
-        return self._say(publisher, now)
+        return self._say(root, upstream, now)
 
     # --- looking in ---
 
     @property
     def publishers(self) -> tuple[str, ...]:
-        """The publishers that something is kept for, sorted."""
-        return tuple(sorted(self._trees))
+        """The trees that something is kept for, by their publishers; the root, if there is one tree. Sorted."""
+        return tuple(sorted(self._filters))
 
     def own_filters(self) -> tuple[Filter, ...]:
         """What our own clients want: the row `self` of every publisher."""
@@ -395,17 +433,17 @@ class PropagationCore:
             yield publisher, "self", own
 
     def filters_by_child(self, publisher: str) -> dict[Neighbor, Filter]:
-        """The filter of each child in the tree of a publisher: `true` for one that is open."""
-        tree = self._trees.get(publisher)
-        children = self.vectors.children(publisher)
+        """The filter of each neighbor downstream in the tree of a publisher: `true` for one that is open."""
+        tree = self._filters.get(publisher)
+        children = self.trees.downstream(publisher)
         return {child: (tree and tree.filter_of(child)) or EVERYTHING for child in children}
 
     def matchers(self) -> Sequence[RecallingMatcher[Any]]:
-        return self.clients.matcher, *(tree.matcher for tree in self._trees.values())
+        return self.clients.matcher, *(tree.matcher for tree in self._filters.values())
 
     def inspect(self) -> Inspection:
         counts: dict[str, list[int]] = {}
-        for tree in self._trees.values():
+        for tree in self._filters.values():
             for child in tree.closed:
                 row = counts.setdefault(child.name, [0, 0])
                 row[0] += 1
@@ -419,7 +457,7 @@ class PropagationCore:
         return [*self.clients.leftovers(), *map(str, self._own.poset), *self._filters_left()]
 
     def _filters_left(self) -> Iterator[str]:
-        for publisher, tree in sorted(self._trees.items()):
+        for publisher, tree in sorted(self._filters.items()):
             for child in tree.closed:
                 filter = tree.filter_of(child)
                 if filter is not None and filter.expression is not False:
@@ -430,22 +468,3 @@ def _is_any_unwanted(unsent: Sequence[Routed], due: Sequence[Action]) -> bool:
     """Whether no client wants one of these notifications. By `id`: the actions have the objects of the batch."""
     wanted = {id(action.notification) for action in due if isinstance(action, Deliver | Keep)}
     return any(id(routed.notification) not in wanted for routed in unsent)
-
-
-def check_timeouts(settings: PropagationSettings) -> None:
-    """InputError if timeouts do not fit together."""
-    filter_s, publisher_s, suppression_s = (
-        settings.filter_timeout_s, settings.publisher_timeout_s, settings.suppression_s,
-    )  # fmt: skip
-    if min(filter_s, publisher_s, suppression_s or 0.0) < 0:
-        raise InputError("filter_timeout_s, publisher_timeout_s and suppression_s are 0 s or more; 0 means never")
-    if publisher_s and not 0 < filter_s < publisher_s:
-        raise InputError(
-            f"publisher_timeout_s is {publisher_s:g} and filter_timeout_s {filter_s:g}: the publisher's must be "
-            "longer, so that the filters of a publisher expire before the publisher is forgotten"
-        )
-    if filter_s and suppression_s is not None and suppression_s >= filter_s:
-        raise InputError(
-            f"suppression_s is {suppression_s:g} and filter_timeout_s {filter_s:g}: suppression must be shorter, so "
-            "that a filter can be sent again as soon as it has expired; half is usual"
-        )

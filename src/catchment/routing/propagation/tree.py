@@ -1,12 +1,13 @@
-"""What a broker keeps for one publisher: the filters of its children in that tree, and what it said to its parent.
+"""What a broker keeps for one tree: the filters of its neighbors in that tree, and what it said to those upstream.
 
-A child without a filter here is *open*: it gets everything. That is the text's literal `true`, which is also what a
-child is at first, and after its filter has expired.
+A neighbor without a filter here is *open*: it gets everything. That is the text's literal `true`, which is also what a
+neighbor is at first, and after its filter has expired.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from catchment.matching.ids import Id
 from catchment.model.filter import Filter
@@ -17,73 +18,88 @@ from catchment.routing.parts.wanted import text_bytes
 from catchment.routing.propagation.composite import parts_of
 
 
-class PublisherTree:
-    """`heard_at` is when the publisher was heard last."""
+@dataclass(slots=True)
+class Told:
+    """What a neighbor upstream was told."""
 
-    def __init__(self, now: Time) -> None:
+    # What it was told last, as text, if that is not `true`: then it holds that, unless it has expired there.
+    sent: str | None = None
+    # Until then, an unwanted notification causes no filter message (the suppression timer).
+    silent_until: Time = 0
+    # The last composite for it, and the changes of the broker's own filters and of the tree's that it was made after.
+    composed: tuple[int, int, Filter] | None = None
+
+
+class TreeFilters:
+    """`heard_at` is when a notification came last. `parent` is the next broker on the way to the root of the tree."""
+
+    def __init__(self, now: Time, parent: Neighbor | None) -> None:
         self.heard_at = now
-        # What the parent was told last, as text, if that is not `true`: then the parent holds it, unless it has
-        # expired there.
-        self.sent: str | None = None
-        # Until then, an unwanted notification causes no filter message (the suppression timer).
-        self.silent_until: Time = 0
-        # The groups of the matcher are the names of children.
+        self.parent = parent
+        # By neighbor, as long as the link to it is up: also if it is not upstream at the moment.
+        self.told: dict[Neighbor, Told] = {}
+        # How often filters of neighbors have changed.
+        self.changes = 0
+        # The groups of the matcher are the names of neighbors.
         self.matcher: RecallingMatcher[tuple[str, ...]] = RecallingMatcher(_names, by_group=True)
-        # By child: its number in the matcher, its filter, the parts of that, and the length of its text.
+        # By neighbor: its number in the matcher, its filter, the parts of that, and the length of its text.
         self._closed: dict[Neighbor, tuple[int, Filter, tuple[Filter, ...], int]] = {}
         self._next_number = 0
-        # The last composite, and how often the broker's own filters had changed then. None after a filter has changed.
-        self.composed: tuple[int, Filter] | None = None
 
-    # --- filters of children ---
+    # --- filters of neighbors ---
 
-    def close(self, child: Neighbor, filter: Filter) -> None:
-        """From now on, the child gets what the filter matches."""
-        self.open(child)
-        self.composed = None
-        self.matcher.add(self._next_number, filter, group=child.name)
-        self._closed[child] = (self._next_number, filter, parts_of(filter), text_bytes(filter))
+    def close(self, neighbor: Neighbor, filter: Filter) -> None:
+        """From now on, the neighbor gets what the filter matches."""
+        self.open(neighbor)
+        self.changes += 1
+        self.matcher.add(self._next_number, filter, group=neighbor.name)
+        self._closed[neighbor] = (self._next_number, filter, parts_of(filter), text_bytes(filter))
         self._next_number += 1
 
-    def open(self, child: Neighbor) -> None:
-        """From now on, the child gets everything."""
-        held = self._closed.pop(child, None)
+    def open(self, neighbor: Neighbor) -> None:
+        """From now on, the neighbor gets everything."""
+        held = self._closed.pop(neighbor, None)
         if held is not None:
             self.matcher.remove(held[0])
-            self.composed = None
+            self.changes += 1
 
-    def filter_of(self, child: Neighbor) -> Filter | None:
-        """None if the child is open."""
-        held = self._closed.get(child)
+    def filter_of(self, neighbor: Neighbor) -> Filter | None:
+        """None if the neighbor is open."""
+        held = self._closed.get(neighbor)
         return None if held is None else held[1]
 
-    def is_open(self, child: Neighbor) -> bool:
-        return child not in self._closed
+    def is_open(self, neighbor: Neighbor) -> bool:
+        return neighbor not in self._closed
 
     @property
     def closed(self) -> tuple[Neighbor, ...]:
-        """The children that have a filter, sorted."""
+        """The neighbors that have a filter, sorted."""
         return tuple(sorted(self._closed))
 
-    def parts(self) -> Iterator[Filter]:
-        """The parts of all filters."""
-        for child in sorted(self._closed):
-            yield from self._closed[child][2]
+    def parts(self, without: Neighbor) -> Iterator[Filter]:
+        """The parts of the filters of all other neighbors."""
+        for neighbor in sorted(self._closed):
+            if neighbor != without:
+                yield from self._closed[neighbor][2]
 
-    def bytes_of(self, child: Neighbor) -> int:
-        return self._closed[child][3]
+    def bytes_of(self, neighbor: Neighbor) -> int:
+        return self._closed[neighbor][3]
 
     # --- notifications ---
 
     def wanting(self, batch: Sequence[Notification]) -> list[tuple[str, ...]]:
-        """For each notification, the names of the children whose filters match it."""
+        """For each notification, the names of the neighbors whose filters match it."""
         return self.matcher.answers(batch)
 
-    # --- the parent ---
+    # --- upstream ---
 
-    def forget_parent(self) -> None:
-        """There is another parent, which has been told nothing."""
-        self.sent, self.silent_until = None, 0
+    def told_to(self, neighbor: Neighbor) -> Told:
+        return self.told.setdefault(neighbor, Told())
+
+    def is_told(self, neighbor: Neighbor) -> bool:
+        """Whether a neighbor was told something other than `true`."""
+        told = self.told.get(neighbor)
+        return told is not None and told.sent is not None
 
 
 def _names(groups: Sequence[Id]) -> tuple[str, ...]:

@@ -15,5 +15,5 @@ from catchment.routing.siena.messages import Interest
 class AcyclicCore(HopByHopCore[Interest]):
     """A peer in a network without cycles."""
 
-    def _on_neighbor(self, message: Interest, source: Neighbor, now: Time) -> list[Action]:
+    def _heard(self, message: Interest, source: Neighbor, now: Time) -> list[Action]:
         return self._on_interest(message, source, now)

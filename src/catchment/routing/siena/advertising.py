@@ -126,7 +126,7 @@ class OfferingCore(HopByHopCore[M], ABC):
 class AdvertisingCore(OfferingCore[Interest | Advertised]):
     """A peer in a network without cycles where publishers advertise."""
 
-    def _on_neighbor(self, message: Interest | Advertised, source: Neighbor, now: Time) -> list[Action]:
+    def _heard(self, message: Interest | Advertised, source: Neighbor, now: Time) -> list[Action]:
         match message:
             case Interest():
                 return self._on_interest(message, source, now)

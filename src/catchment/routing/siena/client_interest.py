@@ -11,7 +11,7 @@ Cancel, Unsubscribe  takes them out. An identity that cancels a wide subscriptio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from catchment.model.filter import Filter
 from catchment.routing.messages import Action, Cancel, CancelMany, Client, ClientRequest, Subscribe, Unsubscribe, Wanted
@@ -50,7 +50,8 @@ class ClientInterest:
                 for filter in gone:
                     self._interest.unsubscribe(message.identity, filter)
             else:
-                self._restate(message.identity, gone)
+                going = message.going if isinstance(message, CancelMany) else frozenset[str]()
+                self._restate(message.identity, gone, going)
         return due
 
     def client_down(self, client: Client) -> list[str]:
@@ -78,14 +79,17 @@ class ClientInterest:
         if not filter.is_empty:
             self._interest.subscribe(identity, filter)
 
-    def _restate(self, identity: str, gone: Sequence[Filter]) -> None:
-        """Takes out the filters of subscriptions that are gone, and enters the filters that stood behind them."""
+    def _restate(self, identity: str, gone: Sequence[Filter], going: Collection[str]) -> None:
+        """Takes out the filters of subscriptions that are gone, and enters the filters that stood behind them, except
+        those of subscriptions that are going too."""
         # The fast way: no filter stood behind another.
         if self._holds_each(identity, len(gone)):
             for filter in gone:
                 self._interest.unsubscribe(identity, filter)
             return
-        wanted = dict.fromkeys(self._clients.filters_of(identity, self._needed))
+        wants = self._clients.wants_of(identity)
+        staying = [wants[id] for id in wants if id not in going] if going else wants.values()
+        wanted = dict.fromkeys(filter for each in staying for filter in self._needed(each))
         # A filter that another subscription still needs stays. So does one that was not held: it stood behind a wider.
         taken = [
             filter

@@ -192,7 +192,7 @@ class DelegatingCore(OfferingCore[DelegatingMessage]):
 
     # --- patterns that neighbors delegate to this broker ---
 
-    def _on_neighbor(self, message: DelegatingMessage, source: Neighbor, now: Time) -> list[Action]:
+    def _heard(self, message: DelegatingMessage, source: Neighbor, now: Time) -> list[Action]:
         match message:
             case Interest():
                 return self._on_interest(message, source, now)

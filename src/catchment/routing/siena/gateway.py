@@ -53,6 +53,7 @@ from catchment.routing.messages import (
     Header,
     HostMessage,
     Interface,
+    LinkDown,
     LinkUp,
     Neighbor,
     Refuse,
@@ -151,24 +152,16 @@ class GeneralPort(GeneralCore):
             if held is not None:
                 self.remote.add(HUB.name, held)
 
-    def _on_neighbor(self, message: Links | Wants | WantsChange, source: Neighbor, now: Time) -> list[Action]:
-        actions = super()._on_neighbor(message, source, now)
-        if isinstance(message, Links):
+    def _from_neighbor(
+        self, message: LinkUp | LinkDown | Links | Wants | WantsChange, source: Neighbor, now: Time
+    ) -> list[Action]:
+        actions = super()._from_neighbor(message, source, now)
+        if isinstance(message, LinkUp | LinkDown | Links):
             self._look_around()
         return actions
 
-    def _on_link_up(self, neighbor: Neighbor, cost: int, now: Time) -> list[Action]:
-        actions = super()._on_link_up(neighbor, cost, now)
-        self._look_around()
-        return actions
-
-    def _on_link_down(self, neighbor: Neighbor, now: Time) -> list[Action]:
-        actions = super()._on_link_down(neighbor, now)
-        self._look_around()
-        return actions
-
-    def _on_timer(self, name: str, now: Time) -> list[Action]:
-        actions = super()._on_timer(name, now)
+    def _timer_fired(self, name: str, now: Time) -> list[Action]:
+        actions = super()._timer_fired(name, now)
         self._look_around()
         return actions
 

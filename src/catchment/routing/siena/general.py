@@ -32,37 +32,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, assert_never
 
-from catchment.errors import CatchmentError, LimitError, RemoteProtocolError
+from catchment.errors import LimitError, RemoteProtocolError
 from catchment.model.filter import Filter
 from catchment.routing.core import Inspection, Work
 from catchment.routing.messages import (
     Action,
     BrokerMessage,
     Client,
-    ClientDown,
     ClientRequest,
-    ClientUp,
     Forward,
     Header,
     HostMessage,
     Interface,
-    LinkDown,
-    LinkUp,
     Neighbor,
-    Refuse,
     Routed,
     Send,
     Time,
-    TimerFired,
 )
 from catchment.routing.parts.clients import ClientSide
+from catchment.routing.parts.dispatch import DispatchingCore
 from catchment.routing.parts.link_states import Links, LinkStates, following, implausible, is_plausible
 from catchment.routing.parts.newest import Newest
 from catchment.routing.parts.recall import RecallingMatcher
 from catchment.routing.parts.remote import RemoteFilters
 from catchment.routing.siena.client_interest import ClientInterest
 from catchment.routing.siena.forwarding import Change, Forwarding
-from catchment.routing.siena.messages import OriginHeader, Wants, WantsChange
+from catchment.routing.siena.messages import OriginHeader, Wants, WantsChange, in_parts
 
 # Links that a notification may cross: more than the longest shortest path in a network that such brokers serve.
 HOPS_MAX: Final = 255
@@ -72,7 +67,7 @@ PUBLISHERS_MAX: Final = 100_000
 GeneralMessage = Links | Wants | WantsChange
 
 
-class GeneralCore:
+class GeneralCore(DispatchingCore[GeneralMessage]):
     """A peer in any network."""
 
     def __init__(self, name: str) -> None:
@@ -114,47 +109,28 @@ class GeneralCore:
         # The first message tells the time: from now on our record has a number above those from before a crash.
         if not self._wants_seq[self.name]:
             self._wants_seq[self.name] = self._after(0, now)
-        if isinstance(message, ClientRequest):
-            assert isinstance(source, Client)
-            try:
-                due = self._client_wants.request(message, source)
-            except CatchmentError as problem:
-                return [Refuse(source, problem)]
-            return due + self._stated(now)
-        match message:
-            case ClientUp():
-                assert isinstance(source, Client)
-                self.clients.client_up(source, message)
-                return []
-            case ClientDown():
-                assert isinstance(source, Client)
-                self._client_wants.client_down(source)
-                return self._stated(now)
-            case LinkUp():
-                assert isinstance(source, Neighbor)
-                return self._on_link_up(source, message.cost, now)
-            case LinkDown():
-                assert isinstance(source, Neighbor)
-                return self._on_link_down(source, now)
-            case TimerFired():
-                return self._on_timer(message.name, now)
-            case _:
-                assert isinstance(source, Neighbor)
-                return self._on_neighbor(message, source, now)
+        return super().on_message(message, source, now)
+
+    def _requested(self, message: ClientRequest, source: Client, now: Time) -> list[Action]:
+        return self._client_wants.request(message, source) + self._stated(now)
+
+    def _client_down(self, client: Client, now: Time) -> list[Action]:
+        self._client_wants.client_down(client)
+        return self._stated(now)
 
     def _after(self, seq: int, now: Time) -> int:
         return following(seq, now)
 
     # --- links ---
 
-    def _on_link_up(self, neighbor: Neighbor, cost: int, now: Time) -> list[Action]:
+    def _link_up(self, neighbor: Neighbor, cost: int, now: Time) -> list[Action]:
         wants = [Send(neighbor, self._whole_wants(origin)) for origin in sorted(self._wants_seq)]
         return self.links.up(neighbor, cost, now) + wants
 
-    def _on_link_down(self, neighbor: Neighbor, now: Time) -> list[Action]:
+    def _link_down(self, neighbor: Neighbor, now: Time) -> list[Action]:
         return self.links.down(neighbor, now)
 
-    def _on_timer(self, name: str, now: Time) -> list[Action]:
+    def _timer_fired(self, name: str, now: Time) -> list[Action]:
         return self.links.on_timer(name, now)
 
     def _forget(self, origin: str) -> None:
@@ -173,17 +149,20 @@ class GeneralCore:
         return [action for _, change in self.own.flush() for action in self._state(change, now)]
 
     def _state(self, change: Change[Filter], now: Time) -> list[Action]:
-        # With the number of the record that it changes: a broker that does not have that record must not apply it.
-        before = self._wants_seq[self.name]
-        seq = self._wants_seq[self.name] = self._after(before, now)
-        return self._flooded(WantsChange(self.name, seq, before, change.withdrawn, change.announced))
+        actions: list[Action] = []
+        for withdrawn, announced in in_parts(change.withdrawn, change.announced):
+            # With the number of the record that it changes: a broker that does not have that record must not apply it.
+            before = self._wants_seq[self.name]
+            seq = self._wants_seq[self.name] = self._after(before, now)
+            actions += self._flooded(WantsChange(self.name, seq, before, withdrawn, announced))
+        return actions
 
     def _whole_wants(self, origin: str) -> Wants:
         return Wants(origin, self._wants_seq[origin], tuple(sorted(self.wants_of(origin), key=str)))
 
     # --- records of other brokers ---
 
-    def _on_neighbor(self, message: GeneralMessage, source: Neighbor, now: Time) -> list[Action]:
+    def _heard(self, message: GeneralMessage, source: Neighbor, now: Time) -> list[Action]:
         if isinstance(message, Links):
             return self.links.heard(message, source, now)
         if not is_plausible(message.seq, now):
@@ -191,10 +170,7 @@ class GeneralCore:
         if message.origin not in self.links.records:
             # Its links were dropped, or are forgotten.
             return []
-        try:
-            self._check_room(message)
-        except LimitError as problem:
-            return [Refuse(source, problem)]
+        self._check_room(message)
         match message:
             case Wants():
                 return self._on_wants(message, source, now)
@@ -245,7 +221,7 @@ class GeneralCore:
         # neighbor's mistake.
         if message.after != known:
             what = f"told a change of {message.origin} after {message.after}, known is {known}"
-            return [Refuse(source, RemoteProtocolError(source.name, what))]
+            raise RemoteProtocolError(source.name, what)
         # Only what has changed: the wants of an origin may be many.
         held = self.remote.of(message.origin)
         gone = [filter for filter in dict.fromkeys(message.withdrawn) if filter in held]

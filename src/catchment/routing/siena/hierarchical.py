@@ -20,7 +20,7 @@ class HierarchicalCore(HopByHopCore[Interest]):
         super().__init__(name)
         self.master = None if master is None else Neighbor(master)
 
-    def _on_neighbor(self, message: Interest, source: Neighbor, now: Time) -> list[Action]:
+    def _heard(self, message: Interest, source: Neighbor, now: Time) -> list[Action]:
         return self._on_interest(message, source, now)
 
     def _may_tell(self, filter: Filter, neighbor: Neighbor) -> bool:

@@ -9,41 +9,34 @@ LinkUp, LinkDown       `peer_connect` and `peer_disconnect` of §5.2.3.
 notifications          go once to each local identity that has a matching subscription, and once to each neighbor that
                        holds a matching filter, except the neighbor that they came from.
 
-Each architecture decides what its brokers say to each other (`_on_neighbor`), which filters a neighbor may be told
+Each architecture decides what its brokers say to each other (`_heard`), which filters a neighbor may be told
 (`_may_tell`), and which neighbors get every notification (`_always_to`). Sections are those of the SIENA text.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 
-from catchment.errors import CatchmentError, LimitError
 from catchment.model.filter import Filter
 from catchment.routing.core import Inspection, Work
 from catchment.routing.messages import (
     Action,
     BrokerMessage,
     Client,
-    ClientDown,
     ClientRequest,
-    ClientUp,
     Forward,
-    HostMessage,
     Interface,
-    LinkDown,
-    LinkUp,
     Neighbor,
-    Refuse,
     Routed,
     Send,
     Time,
-    TimerFired,
     Wanted,
     onward,
 )
 from catchment.routing.parts.clients import ClientSide
+from catchment.routing.parts.dispatch import DispatchingCore
 from catchment.routing.parts.recall import RecallingMatcher
 from catchment.routing.parts.remote import RemoteFilters
 from catchment.routing.parts.wanted import filters_for
@@ -55,7 +48,7 @@ from catchment.routing.siena.messages import Interest
 M = TypeVar("M", bound=BrokerMessage)
 
 
-class HopByHopCore(ABC, Generic[M]):
+class HopByHopCore(DispatchingCore[M], ABC):
     """A broker named `name`. `M` is the union of the messages that brokers of its architecture send each other."""
 
     def __init__(self, name: str, watching: Watching | None = None) -> None:
@@ -69,7 +62,7 @@ class HopByHopCore(ABC, Generic[M]):
     # --- what an architecture decides ---
 
     @abstractmethod
-    def _on_neighbor(self, message: M, source: Neighbor, now: Time) -> list[Action]:
+    def _heard(self, message: M, source: Neighbor, now: Time) -> list[Action]:
         """Takes a message of a neighbor. If there is no room for it, raises LimitError before it changes anything."""
 
     def _may_tell(self, filter: Filter, neighbor: Neighbor) -> bool:
@@ -86,37 +79,19 @@ class HopByHopCore(ABC, Generic[M]):
 
     # --- messages ---
 
-    def on_message(self, message: ClientRequest | HostMessage | M, source: Interface, now: Time) -> list[Action]:
-        if isinstance(message, ClientRequest):
-            assert isinstance(source, Client)
-            try:
-                due = self._on_request(message, source)
-            except CatchmentError as problem:
-                return [Refuse(source, problem)]
-            return due + self._flushed(now)
-        match message:
-            case ClientUp():
-                assert isinstance(source, Client)
-                self.clients.client_up(source, message)
-            case ClientDown():
-                assert isinstance(source, Client)
-                for identity in self._wants.client_down(source):
-                    self._forgotten(identity)
-            case LinkUp():
-                assert isinstance(source, Neighbor)
-                return self._on_link_up(source) + self._flushed(now)
-            case LinkDown():
-                assert isinstance(source, Neighbor)
-                return self._on_link_down(source) + self._flushed(now)
-            case TimerFired():
-                return []
-            case _:
-                assert isinstance(source, Neighbor)
-                try:
-                    return self._on_neighbor(message, source, now)
-                except LimitError as problem:
-                    return [Refuse(source, problem)]
+    def _requested(self, message: ClientRequest, source: Client, now: Time) -> list[Action]:
+        return self._on_request(message, source) + self._flushed(now)
+
+    def _client_down(self, client: Client, now: Time) -> list[Action]:
+        for identity in self._wants.client_down(client):
+            self._forgotten(identity)
         return self._flushed(now)
+
+    def _link_up(self, neighbor: Neighbor, cost: int, now: Time) -> list[Action]:
+        return self._on_link_up(neighbor) + self._flushed(now)
+
+    def _link_down(self, neighbor: Neighbor, now: Time) -> list[Action]:
+        return self._on_link_down(neighbor) + self._flushed(now)
 
     def _on_request(self, message: ClientRequest, source: Client) -> list[Action]:
         """Does what a client asks for; CatchmentError if it cannot be done."""
@@ -133,6 +108,13 @@ class HopByHopCore(ABC, Generic[M]):
     def _on_link_down(self, neighbor: Neighbor) -> list[Action]:
         self._disconnect(neighbor)
         return []
+
+    def farewell(self, neighbor: Neighbor, most: int) -> Iterator[BrokerMessage]:
+        """The filters of a neighbor that is gone, as it would withdraw them (`LeavesInParts`)."""
+        filters = list(self.remote.of(neighbor.name))
+        if len(filters) > most:
+            for start in range(0, len(filters), most):
+                yield Interest(withdrawn=tuple(filters[start : start + most]))
 
     def _on_interest(self, message: Interest, source: Neighbor, now: Time) -> list[Action]:
         # What the message withdraws is not counted as room: the neighbor may not have announced it.

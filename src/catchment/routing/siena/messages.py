@@ -6,7 +6,8 @@ general        Wants and WantsChange, and `Links` of the link states (`parts/lin
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Final, TypeVar
 
 from msgspec import Meta, Struct
 
@@ -16,15 +17,39 @@ from catchment.model.notification import Notification
 from catchment.model.pattern import PATTERN_FILTERS_MAX, Pattern
 from catchment.routing.messages import BrokerMessage, BrokerName, Header, Number
 
+# Filters or advertisements in one message: a broker takes some 10 ms to read them and to find their places.
+MESSAGE_FILTERS_MAX: Final = 64
+
+T = TypeVar("T")
+
+
+def in_parts(withdrawn: Sequence[T], announced: Sequence[T]) -> list[tuple[tuple[T, ...], tuple[T, ...]]]:
+    """A change as several smaller ones. What is announced comes first, so that nothing is missed in between; and what
+    is withdrawn and announced again is there at the end."""
+    if len(withdrawn) + len(announced) <= MESSAGE_FILTERS_MAX:
+        return [(tuple(withdrawn), tuple(announced))]
+    again = set(withdrawn) & set(announced)
+    gone = [each for each in withdrawn if each not in again]
+    return [((), part) for part in _sliced(announced)] + [(part, ()) for part in _sliced(gone)]
+
+
+def _sliced(filters: Sequence[T]) -> list[tuple[T, ...]]:
+    return [
+        tuple(filters[start : start + MESSAGE_FILTERS_MAX]) for start in range(0, len(filters), MESSAGE_FILTERS_MAX)
+    ]
+
 
 class Interest(BrokerMessage, frozen=True):
     """What the sender wants to get: the filters that it withdraws and the filters that it announces, as one change.
 
     Both are in one message, so that there is no moment between them: a notification that a withdrawn filter let through
-    and an announced one lets through is never missed."""
+    and an announced one lets through is never missed. A long change is several messages, the announcements first."""
 
     withdrawn: tuple[Filter, ...] = ()
     announced: tuple[Filter, ...] = ()
+
+    def parts(self) -> Sequence[Interest]:
+        return [Interest(*part) for part in in_parts(self.withdrawn, self.announced)]
 
 
 class Advertised(BrokerMessage, frozen=True):
@@ -33,6 +58,9 @@ class Advertised(BrokerMessage, frozen=True):
 
     withdrawn: tuple[Advertisement, ...] = ()
     announced: tuple[Advertisement, ...] = ()
+
+    def parts(self) -> Sequence[Advertised]:
+        return [Advertised(*part) for part in in_parts(self.withdrawn, self.announced)]
 
 
 class Delegated(BrokerMessage, frozen=True):
@@ -85,6 +113,7 @@ class WantsChange(BrokerMessage, frozen=True):
 
 
 class OriginHeader(Header, frozen=True, gc=False):
-    """`origin` is the broker where the notification was published: the notification travels down that broker's tree."""
+    """`origin` is the broker where the notification was published: the notification travels down that broker's tree.
+    If filter propagation has one tree for all publishers, `origin` is its root."""
 
     origin: BrokerName

@@ -43,18 +43,15 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, assert_never
 
-from catchment.errors import CatchmentError, LimitError, RemoteProtocolError, shown
+from catchment.errors import LimitError, RemoteProtocolError, shown
 from catchment.model.notification import Notification
 from catchment.routing.core import Inspection, Table, Work
 from catchment.routing.messages import (
     HOPS_MOST,
     Action,
     Client,
-    ClientDown,
     ClientRequest,
-    ClientUp,
     Forward,
-    HostMessage,
     Interface,
     LinkDown,
     LinkUp,
@@ -62,9 +59,9 @@ from catchment.routing.messages import (
     Refuse,
     Routed,
     Time,
-    TimerFired,
 )
 from catchment.routing.parts.clients import ClientSide
+from catchment.routing.parts.dispatch import DispatchingCore
 from catchment.routing.parts.link_states import BROKERS_MAX, LinkStates
 from catchment.routing.parts.recall import CONTENT_BYTES_MAX, CONTENTS_MAX, RecallingMatcher
 from catchment.routing.summary.messages import (
@@ -122,7 +119,7 @@ class _Copies:
         return [Forward(neighbor, tuple(batch), is_relayed) for (neighbor, is_relayed), batch in batches.items()]
 
 
-class SummaryCore:
+class SummaryCore(DispatchingCore[SummaryMessage]):
     """A broker that summarizes."""
 
     def __init__(self, name: str, settings: SummarySettings = _DEFAULT) -> None:
@@ -143,48 +140,35 @@ class SummaryCore:
 
     # --- messages ---
 
-    def on_message(
-        self, message: ClientRequest | HostMessage | SummaryMessage, source: Interface, now: Time
-    ) -> list[Action]:
-        if isinstance(message, ClientRequest):
-            assert isinstance(source, Client)
-            try:
-                actions, change = self.own.request(message, source)
-            except CatchmentError as problem:
-                return [Refuse(source, problem)]
-            self.propagation.own_changed(change)
-            return actions + self.propagation.propagated(now)
-        match message:
-            case ClientUp():
-                assert isinstance(source, Client)
-                self.clients.client_up(source, message)
-                return []
-            case ClientDown():
-                assert isinstance(source, Client)
-                self.propagation.own_changed(self.own.client_down(source))
-                return self.propagation.propagated(now)
-            case TimerFired():
-                if message.name == PROPAGATE:
-                    return self.propagation.timer_fired(now)
-                # Brokers that are forgotten may change degrees.
-                return self.links.on_timer(message.name, now) + self.propagation.propagated(now)
-            case _:
-                assert isinstance(source, Neighbor)
-                try:
-                    actions = self._on_neighbor(message, source, now)
-                except (RemoteProtocolError, LimitError) as problem:
-                    return [Refuse(source, problem)]
-                # After the records of links: whoever hears a summary has heard of the brokers in it.
-                return actions + self.propagation.propagated(now)
+    def _requested(self, message: ClientRequest, source: Client, now: Time) -> list[Action]:
+        actions, change = self.own.request(message, source)
+        self.propagation.own_changed(change)
+        return actions + self.propagation.propagated(now)
 
-    def _on_neighbor(self, message: LinkUp | LinkDown | SummaryMessage, source: Neighbor, now: Time) -> list[Action]:
+    def _client_down(self, client: Client, now: Time) -> list[Action]:
+        self.propagation.own_changed(self.own.client_down(client))
+        return self.propagation.propagated(now)
+
+    def _timer_fired(self, name: str, now: Time) -> list[Action]:
+        if name == PROPAGATE:
+            return self.propagation.timer_fired(now)
+        # Brokers that are forgotten may change degrees.
+        return self.links.on_timer(name, now) + self.propagation.propagated(now)
+
+    def _from_neighbor(self, message: LinkUp | LinkDown | SummaryMessage, source: Neighbor, now: Time) -> list[Action]:
+        # After the records of links: whoever hears a summary has heard of the brokers in it.
+        return super()._from_neighbor(message, source, now) + self.propagation.propagated(now)
+
+    def _link_up(self, neighbor: Neighbor, cost: int, now: Time) -> list[Action]:
+        self.propagation.link_up(neighbor)
+        return self.links.up(neighbor, cost, now)
+
+    def _link_down(self, neighbor: Neighbor, now: Time) -> list[Action]:
+        self.propagation.link_down(neighbor)
+        return self.links.down(neighbor, now)
+
+    def _heard(self, message: SummaryMessage, source: Neighbor, now: Time) -> list[Action]:
         match message:
-            case LinkUp():
-                self.propagation.link_up(source)
-                return self.links.up(source, message.cost, now)
-            case LinkDown():
-                self.propagation.link_down(source)
-                return self.links.down(source, now)
             case WeighedLinks():
                 self._check_record(message, source)
                 return self.links.heard(message, source, now)

@@ -41,10 +41,15 @@ from catchment.sim.conformance.ideals.merging import (
 )
 from catchment.sim.conformance.ideals.multicast import (
     equal_filters,
+    equal_filters_in_one_tree,
     equal_or_expired_filters,
+    equal_or_expired_filters_in_the_last_tree,
     equal_prunes,
     expired_and_unwanted,
+    last_broker,
     sound_filters,
+    sound_filters_in_one_tree,
+    sound_filters_in_the_last_tree,
     sound_prunes,
     unwanted_from_each_broker,
 )
@@ -74,8 +79,8 @@ FILTER_TIMEOUT_S: Final = 0.25
 PUBLISHER_TIMEOUT_S: Final = 0.4
 BUDGET_COMPARISONS: Final = 3
 
-# How long brokers of `summary` wait for the next propagation.
-SUMMARY_PERIOD_MS: Final = 20.0
+# How long brokers of `summary` wait for the next propagation: so long that nothing is under way between two of them.
+SUMMARY_PERIOD_MS: Final = 50.0
 
 # Settings as they are written in a file.
 Settings = Mapping[str, Any]
@@ -157,6 +162,10 @@ def _masters_around_hierarchical(topology: Topology, settings: Settings) -> Mapp
 
 def _center(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
     return {broker: {"center": topology.brokers[0]} for broker in topology.brokers}
+
+
+def _last_as_root(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
+    return {broker: {"root": last_broker(topology)} for broker in topology.brokers}
 
 
 def _rendezvous(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
@@ -288,6 +297,28 @@ ENTRIES: Final[dict[str, Entry]] = {
         wastes_nothing=False,
         keeps_texts=False,
         depends_on_order=True,
+    ),
+    "propagation in one tree": Entry(
+        "propagation",
+        ANY_NETWORK,
+        equal_filters_in_one_tree,
+        settings={"tree": "one"},
+        converge=unwanted_from_each_broker,
+        sound=sound_filters_in_one_tree,
+        is_direct=False,
+        keeps_texts=False,
+    ),
+    "propagation in one tree with timeouts": Entry(
+        "propagation",
+        ANY_NETWORK,
+        equal_or_expired_filters_in_the_last_tree,
+        _last_as_root,
+        {"tree": "one", "filter_timeout_s": FILTER_TIMEOUT_S, "publisher_timeout_s": PUBLISHER_TIMEOUT_S},
+        converge=expired_and_unwanted(round(FILTER_TIMEOUT_S * SECOND)),
+        sound=sound_filters_in_the_last_tree,
+        is_direct=False,
+        wastes_nothing=False,
+        fades=True,
     ),
     "summary": Entry("summary", ANY_NETWORK, summary_tables, is_direct=False, wastes_nothing=False),
     "summary periodic": Entry(

@@ -3,7 +3,8 @@
 These are the diagnostics of the filter-propagation text (§4.4, Figure 4.3), as plain rows.
 
 A *dump* has a row for each broker, publisher and child in the publisher's tree, and one for the broker itself: the
-filter that the broker holds for it, and the ideal one, which is what is wanted behind that child at this moment. The
+filter that the broker holds for it, and the ideal one, which is what is wanted behind that child at this moment. If
+there is one tree for all publishers, its root is in the place of the publisher, and parents have rows too. The
 ideal is found by going through the network, as in the conformance suite; it shares no code with the cores.
 
 A *trace* has a row for each message that a core was given and answered: when, which broker, from whom, and what the
@@ -37,7 +38,7 @@ from catchment.routing.messages import (
 )
 from catchment.routing.parts.clients import ClientSide
 from catchment.routing.parts.recall import RecallingMatcher
-from catchment.sim.conformance.ideals.multicast import below, tree_of
+from catchment.sim.conformance.ideals.multicast import behind, tree_of
 from catchment.sim.conformance.ideals.tables import filters_wanted, roots
 from catchment.sim.simulation import MakeCore, Simulation
 
@@ -103,7 +104,7 @@ def table_rows(simulation: Simulation) -> Iterator[Row]:
             key = publisher, core.infinity
             if key not in trees:
                 trees[key] = tree_of(simulation, *key)
-            brokers = {broker} if child == SELF else below(trees[key], child)
+            brokers = {broker} if child == SELF else behind(trees[key], broker, child)
             ideal = _ideal(filters_wanted(simulation, brokers), core.is_filtering or child == SELF)
             yield _row(broker, publisher, child, actual, ideal)
 

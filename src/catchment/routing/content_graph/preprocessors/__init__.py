@@ -4,8 +4,9 @@
                 preprocessor, breadth first, for any kind
     filters     our filters: poset and matcher
     reading     kinds that a namespace may have instead: what clients write as filters, read by the kind
-    attribute_values, ranges, hierarchies
-                such kinds: documents in JSON, XML and RSS; numeric ranges; keyword ontologies and classes
+    attribute_values, ranges, hierarchies, queries
+                such kinds: documents in JSON, XML and RSS; numeric ranges; keyword ontologies and classes; standing
+                queries of a database
     searches    faster searches for them: sorted levels, index, matcher, hash
     kinds       the preprocessor of a namespace of such a kind
     making      from settings to a preprocessor; kinds of an application, by name

@@ -12,6 +12,7 @@ from catchment.routing.content_graph.preprocessors.attribute_values import JsonK
 from catchment.routing.content_graph.preprocessors.filters import FilterPreprocessor, FilterTagger
 from catchment.routing.content_graph.preprocessors.hierarchies import ClassKind, Hierarchy, KeywordKind, hierarchy_of
 from catchment.routing.content_graph.preprocessors.kinds import KindPreprocessor, KindTagger
+from catchment.routing.content_graph.preprocessors.queries import QueryKind
 from catchment.routing.content_graph.preprocessors.ranges import RangeKind
 from catchment.routing.content_graph.preprocessors.reading import BREADTH_FIRST, ReadKind
 
@@ -59,6 +60,7 @@ KINDS: Final[dict[str, Callable[[PreprocessorSettings], ReadKind[Any, Any]]]] = 
     "range": _range,
     "keywords": _keywords,
     "classes": _classes,
+    "queries": lambda settings: QueryKind(settings.attribute or "relation"),
     "application": _application,
 }
 

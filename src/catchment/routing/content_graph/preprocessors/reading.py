@@ -58,6 +58,10 @@ class ReadKind(Kind[S, N]):
     def read(self, filter: Filter) -> S | None:
         """A filter as a subscription of this kind; None if it is none."""
 
+    def check(self, filter: Filter) -> None:
+        """InputError if a client cannot mean this filter. Most kinds take every filter: one that they cannot read is
+        compared with attributes."""
+
     @abstractmethod
     def written(self, subscription: S) -> Filter:
         """The filter that is read as this subscription."""

@@ -1,7 +1,9 @@
 """Per-publisher trees by brute force, and what brokers should hold in them: filter propagation, DVMRP.
 
 A tree: the distance of each broker from the publisher, by going round level by level over usable links; the parent of a
-broker is, of its neighbors that are nearest to the publisher, the one whose name comes first.
+broker is, of its neighbors that are nearest to the publisher, the one whose name comes first. If there is one tree for
+all publishers, it is that of a broker that the settings name, or of the one whose name comes first of those that can
+be reached.
 
 `sound` must hold whenever the network has settled. Filters narrow only when something unwanted comes, so tables are
 *equal* to the ideal only after each broker has published something that nobody wants (`unwanted_from_each_broker`).
@@ -9,7 +11,7 @@ broker is, of its neighbors that are nearest to the publisher, the one whose nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from catchment.model.filter import Filter
@@ -17,11 +19,12 @@ from catchment.model.values import Value
 from catchment.routing.baselines.dvmrp import DvmrpCore
 from catchment.routing.messages import Neighbor, Time
 from catchment.routing.propagation.core import PropagationCore
-from catchment.sim.conformance.checkers import Network
+from catchment.sim.conformance.checkers import Network, reachable
 from catchment.sim.conformance.ideals.extents import EVERY_NOTIFICATION, extent, extent_of_all, shown_extent
 from catchment.sim.conformance.ideals.tables import Checked, Ideal, alive, filters_wanted
 from catchment.sim.conformance.playable import Playable
 from catchment.sim.simulation import Simulation
+from catchment.sim.topology import Topology
 
 # No filter of the suite names this attribute, and none matches without one.
 UNWANTED: Final[Mapping[str, Value]] = {"unwanted": True}
@@ -59,6 +62,11 @@ def below(tree: dict[str, str | None], broker: str) -> set[str]:
     return found
 
 
+def behind(tree: dict[str, str | None], broker: str, neighbor: str) -> set[str]:
+    """The brokers that a broker reaches through a neighbor in the tree."""
+    return below(tree, neighbor) if tree[neighbor] == broker else set(tree) - below(tree, broker)
+
+
 def wrong_trees(core: PropagationCore | DvmrpCore, trees: dict[str, dict[str, str | None]]) -> Iterator[str]:
     """What is wrong with the parents and children that a broker knows."""
     broker = core.name
@@ -80,8 +88,12 @@ def _trees(simulation: Simulation, infinity: int) -> dict[str, dict[str, str | N
     }
 
 
-def _pairs(simulation: Simulation) -> Iterator[str | tuple[PropagationCore, str, str, int, int]]:
-    """What is wrong with trees; and for each broker, publisher and child what is held and what is wanted beyond it."""
+# What a broker holds of a neighbor in a tree and what is wanted beyond it; or what is wrong with trees.
+Pairs = Iterator[str | tuple[PropagationCore, str, str, int, int]]
+
+
+def _pairs(simulation: Simulation) -> Pairs:
+    """For each broker, publisher and child."""
     trees: dict[int, dict[str, dict[str, str | None]]] = {}
     for _, core in alive(simulation, PropagationCore):
         infinity = core.vectors.infinity
@@ -89,11 +101,34 @@ def _pairs(simulation: Simulation) -> Iterator[str | tuple[PropagationCore, str,
             trees[infinity] = _trees(simulation, infinity)
         yield from wrong_trees(core, trees[infinity])
         for publisher, tree in trees[infinity].items():
-            held = core.filters_by_child(publisher)
-            for child in sorted(each for each, parent in tree.items() if parent == core.name):
-                wanted = extent_of_all(filters_wanted(simulation, below(tree, child)))
-                filter = held.get(Neighbor(child))
-                yield core, publisher, child, 0 if filter is None else extent(filter), wanted
+            children = [each for each, parent in tree.items() if parent == core.name]
+            yield from _held_and_wanted(simulation, core, publisher, tree, children)
+
+
+def _pairs_in_one_tree(simulation: Simulation, preferred: str | None) -> Pairs:
+    """For each broker and each neighbor in the one tree. Nothing is kept for another tree."""
+    for broker, core in alive(simulation, PropagationCore):
+        near = reachable(simulation, broker)
+        root = preferred if preferred in near else min(near)
+        if core.trees.own != root or not set(core.publishers) <= {root}:
+            yield f"{broker} uses the tree of {core.trees.own} and keeps {core.publishers}, it should be {root}"
+        trees = _trees(simulation, core.vectors.infinity)
+        yield from wrong_trees(core, trees)
+        tree = trees[root]
+        neighbors = [each for each, parent in tree.items() if parent == broker or tree[broker] == each]
+        yield from _held_and_wanted(simulation, core, root, tree, neighbors)
+
+
+def _held_and_wanted(
+    simulation: Simulation, core: PropagationCore, root: str, tree: dict[str, str | None], neighbors: Iterable[str]
+) -> Pairs:
+    held = core.filters_by_child(root)
+    if sorted(child.name for child in held) != sorted(neighbors):
+        yield f"{core.name} has filters of {sorted(map(str, held))} for {root}, it should be {sorted(neighbors)}"
+    for neighbor in sorted(neighbors):
+        wanted = extent_of_all(filters_wanted(simulation, behind(tree, core.name, neighbor)))
+        filter = held.get(Neighbor(neighbor))
+        yield core, root, neighbor, 0 if filter is None else extent(filter), wanted
 
 
 def _checked(simulation: Simulation) -> Iterator[Checked]:
@@ -106,10 +141,8 @@ def _checked(simulation: Simulation) -> Iterator[Checked]:
         yield Checked(broker, rows)
 
 
-@Ideal
-def sound_filters(simulation: Simulation) -> Iterator[str | Checked]:
-    """Whatever is wanted beyond a child, its filter lets through."""
-    for pair in _pairs(simulation):
+def _unsound(simulation: Simulation, pairs: Pairs) -> Iterator[str | Checked]:
+    for pair in pairs:
         if isinstance(pair, str):
             yield pair
             continue
@@ -120,20 +153,8 @@ def sound_filters(simulation: Simulation) -> Iterator[str | Checked]:
     yield from _checked(simulation)
 
 
-@Ideal
-def equal_filters(simulation: Simulation) -> Iterator[str | Checked]:
-    """The filter of a child lets through what is wanted beyond it, and nothing else."""
-    return _unequal(simulation, may_expire=False)
-
-
-@Ideal
-def equal_or_expired_filters(simulation: Simulation) -> Iterator[str | Checked]:
-    """The same, but a filter may have expired: some networks take longer to settle than filters last."""
-    return _unequal(simulation, may_expire=True)
-
-
-def _unequal(simulation: Simulation, may_expire: bool) -> Iterator[str | Checked]:
-    for pair in _pairs(simulation):
+def _unequal(simulation: Simulation, pairs: Pairs, may_expire: bool = False) -> Iterator[str | Checked]:
+    for pair in pairs:
         if isinstance(pair, str):
             yield pair
             continue
@@ -143,6 +164,52 @@ def _unequal(simulation: Simulation, may_expire: bool) -> Iterator[str | Checked
             more, less = held & ~wanted & EVERY_NOTIFICATION, wanted & ~held
             yield f"{where}: lets through {shown_extent(more)} too much, {shown_extent(less)} too little"
     yield from _checked(simulation)
+
+
+@Ideal
+def sound_filters(simulation: Simulation) -> Iterator[str | Checked]:
+    """Whatever is wanted beyond a child, its filter lets through."""
+    return _unsound(simulation, _pairs(simulation))
+
+
+@Ideal
+def equal_filters(simulation: Simulation) -> Iterator[str | Checked]:
+    """The filter of a child lets through what is wanted beyond it, and nothing else."""
+    return _unequal(simulation, _pairs(simulation))
+
+
+@Ideal
+def equal_or_expired_filters(simulation: Simulation) -> Iterator[str | Checked]:
+    """The same, but a filter may have expired: some networks take longer to settle than filters last."""
+    return _unequal(simulation, _pairs(simulation), may_expire=True)
+
+
+@Ideal
+def sound_filters_in_one_tree(simulation: Simulation) -> Iterator[str | Checked]:
+    """Whatever is wanted beyond a neighbor in the tree of the first broker, its filter lets through."""
+    return _unsound(simulation, _pairs_in_one_tree(simulation, None))
+
+
+@Ideal
+def equal_filters_in_one_tree(simulation: Simulation) -> Iterator[str | Checked]:
+    """The filter of a neighbor lets through what is wanted beyond it, and nothing else."""
+    return _unequal(simulation, _pairs_in_one_tree(simulation, None))
+
+
+def last_broker(topology: Topology) -> str:
+    """The root of the tree in runs where the settings name one."""
+    return topology.brokers[-1]
+
+
+@Ideal
+def sound_filters_in_the_last_tree(simulation: Simulation) -> Iterator[str | Checked]:
+    """The same in the tree of the last broker, if it can be reached."""
+    return _unsound(simulation, _pairs_in_one_tree(simulation, last_broker(simulation.topology)))
+
+
+@Ideal
+def equal_or_expired_filters_in_the_last_tree(simulation: Simulation) -> Iterator[str | Checked]:
+    return _unequal(simulation, _pairs_in_one_tree(simulation, last_broker(simulation.topology)), may_expire=True)
 
 
 # --- DVMRP --------------------------------------------------------------------------------------
