@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catchment import Filter, Notification
-from catchment.routing.grid.core import GridCore
+from catchment.routing.grid.core import GridCore, GridMessage
 from catchment.routing.grid.messages import Context, Counted, Gateway, Gateways, GridSettings, Profile, ProfileChange
 from catchment.routing.messages import Client, Forward, LinkUp, Neighbor, Routed
 from tests.profile_graph import ANY, ProfileGraph
@@ -39,7 +39,7 @@ class Broker:
             self.hear(unit, Gateways(("c", unit), unit, 1, (Gateway(ends, 0, 1, ("c", "0")),)))
             self.hear(unit, Profile(("c", unit), unit, 0, ()))
 
-    def hear(self, unit: str, message: object) -> None:
+    def hear(self, unit: str, message: LinkUp | GridMessage) -> None:
         self.core.on_message(message, Neighbor(unit), 1)
 
     def change(self, unit: str, profile: tuple[str, ...], by: int, is_repeated: bool = False) -> None:

@@ -262,7 +262,7 @@ class GatewayStatements:
 
     def _gateways(self, level: int) -> tuple[Gateway, ...]:
         """The connections of at least this level that leave this broker's unit of this level."""
-        inside = [said for key in self._believed if key[0] < level and (said := self._said[key])]
+        inside = [self._said[key] for key in self._believed if key[0] < level]
         by_ends: dict[Ends, Gateway] = {}
         for gateway in [*self._own_gateways(), *(each for said in inside for each in said.gateways)]:
             known = by_ends.get(gateway.ends)
