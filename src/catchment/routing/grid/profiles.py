@@ -322,17 +322,23 @@ class Profiles:
     # --- looking in ---
 
     def tables(self) -> list[Table]:
-        return [Table(self.shown(table.holder), table.filters, table.bytes) for table in self.remote.tables()]
+        """One table for each speaker that is believed. What others said is kept until it is believed again, or
+        forgotten; notifications do not go by it."""
+        tables: dict[str, Table] = {}
+        for table in self.remote.tables():
+            key = self._wanting[table.holder].key
+            if key in self._gateways.believed:
+                before = tables.get(key[1], Table(key[1], 0, 0))
+                tables[key[1]] = Table(key[1], before.filters + table.filters, before.bytes + table.bytes)
+        return list(tables.values())
 
-    def shown(self, holder: str) -> str:
-        wanting = self._wanting[holder]
-        return f"{shown_path(wanting.unit)} by {wanting.key[1]}"
-
-    def held(self) -> Iterator[tuple[str, Key, Path, Iterable[Filter]]]:
-        """For each group of filters: its name, whom it is from, the unit, the filters."""
-        for holder, (key, unit) in sorted(self._wanting.items()):
-            if filters := self.remote.of(holder):
-                yield self.shown(holder), key, unit, filters
+    def held(self) -> dict[str, list[Filter]]:
+        """By speaker that is believed: the filters that it stated, once for each unit that wants them."""
+        filters: dict[str, list[Filter]] = {}
+        for holder, wanting in sorted(self._wanting.items()):
+            if wanting.key in self._gateways.believed:
+                filters.setdefault(wanting.key[1], []).extend(self.remote.of(holder))
+        return filters
 
     def leftovers(self) -> Iterator[str]:
         for unit in sorted(self._speakers):

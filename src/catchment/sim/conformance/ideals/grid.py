@@ -105,7 +105,7 @@ def grid_tables(simulation: Simulation) -> Iterator[str | Checked]:
             yield from _edge_differences(simulation, core, paths, inside, around)
             yield from _profile_differences(simulation, core, paths, inside)
             yield from _speaker_differences(simulation, core, paths, inside, around)
-        yield Checked(broker, {holder: list(filters) for holder, _, _, filters in core.profiles.held()})
+        yield Checked(broker, core.profiles.held())
 
 
 def _seen(path: Path, vertex: Path) -> Path:
