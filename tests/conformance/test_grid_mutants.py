@@ -112,13 +112,12 @@ def paths_use_downlinks(patch: pytest.MonkeyPatch) -> None:
 
 def statements_that_can_no_longer_arrive_are_believed(patch: pytest.MonkeyPatch) -> None:
     """A way that leads only through the unit itself carries none of its statements."""
-    is_current = believing._is_current
+    is_current = believing._Ways.is_current
 
-    def credulous(unit: Path, ends: Any, stated: Any, near: Any, vertex: Path) -> bool:
-        ends = list(ends)
-        return is_current(unit, ends, stated, near, vertex) or any(set(stated.get(each, ())) - {unit} for each in ends)
+    def credulous(self: Any, unit: Path, ends: Any) -> bool:
+        return is_current(self, unit, ends) or any(set(self._stated.get(each, ())) - {unit} for each in ends)
 
-    patch.setattr(believing, "_is_current", credulous)
+    patch.setattr(believing._Ways, "is_current", credulous)
 
 
 def profiles_of_the_unbelieved_are_summed(patch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ when a neighbor of theirs takes back its side.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 
 from catchment.routing.grid.graph import Edge, Ends, base_cost, edge_between
@@ -34,8 +35,8 @@ def believed(vertex: Path, own: Iterable[Gateway], said: Mapping[Key, Gateways])
     waiting = {key: ends for key in sorted(said) if (ends := _own_ends(key, said[key]))}
     trusted: set[Key] = set()
     while True:
-        near = _neighbors(stated)
-        fresh = [key for key, ends in waiting.items() if _is_current(said[key].unit, ends, stated, near, vertex)]
+        ways = _Ways(vertex, stated)
+        fresh = [key for key, ends in waiting.items() if ways.is_current(said[key].unit, ends)]
         if not fresh:
             return trusted
         for key in fresh:
@@ -72,29 +73,49 @@ def _enter(stated: _Stated, said: Gateways) -> None:
         by_unit[said.unit] = max(gateway, by_unit.get(said.unit, gateway))
 
 
-def _neighbors(stated: _Stated) -> dict[Path, set[Path]]:
-    near: dict[Path, set[Path]] = {}
-    for by_unit in stated.values():
-        if len(by_unit) == 2:
-            node, other = by_unit
-            near.setdefault(node, set()).add(other)
-            near.setdefault(other, set()).add(node)
-    return near
+class _Ways:
+    """The edges that statements make, and the ways that they offer from the vertex."""
 
+    def __init__(self, vertex: Path, stated: _Stated) -> None:
+        self._vertex = vertex
+        self._stated = stated
+        self._near: dict[Path, set[Path]] = {}
+        for by_unit in stated.values():
+            if len(by_unit) == 2:
+                node, other = by_unit
+                self._near.setdefault(node, set()).add(other)
+                self._near.setdefault(other, set()).add(node)
+        # By length of paths of units: a tree of ways past units of that level or less.
+        self._trees: dict[int, dict[Path, Path | None]] = {}
 
-def _is_current(
-    unit: Path, ends: Iterable[Ends], stated: _Stated, near: Mapping[Path, set[Path]], vertex: Path
-) -> bool:
-    witnesses = {other for each in ends for other in stated.get(each, ()) if other != unit}
-    if not witnesses or vertex in witnesses:
-        return bool(witnesses)
-    # From the vertex to a witness, past nodes of the unit's level or less, and not through the unit.
-    seen, waiting = {vertex, unit}, [vertex]
-    while waiting:
-        for other in near.get(waiting.pop(), ()):
-            if other in witnesses:
-                return True
-            if other not in seen and len(other) >= len(unit):
-                seen.add(other)
-                waiting.append(other)
-    return False
+    def is_current(self, unit: Path, ends: Iterable[Ends]) -> bool:
+        """Whether what is said about a unit, by a speaker that has these connections, still arrives."""
+        witnesses = {other for each in ends for other in self._stated.get(each, ()) if other != unit}
+        if not witnesses or self._vertex in witnesses:
+            return bool(witnesses)
+        tree = self._trees.get(len(unit))
+        if tree is None:
+            tree = self._trees[len(unit)] = self._tree(len(unit), None)
+        reached = [witness for witness in witnesses if witness in tree]
+        # Mostly the tree itself has a way that does not pass through the unit. If not, there may be another.
+        if not reached or not all(self._passes(tree, witness, unit) for witness in reached):
+            return bool(reached)
+        return not witnesses.isdisjoint(self._tree(len(unit), unit))
+
+    def _passes(self, tree: Mapping[Path, Path | None], node: Path, unit: Path) -> bool:
+        here: Path | None = node
+        while here is not None and here != unit:
+            here = tree[here]
+        return here == unit
+
+    def _tree(self, length: int, without: Path | None) -> dict[Path, Path | None]:
+        """For each node that can be reached past units of a level or less, the node before it."""
+        before: dict[Path, Path | None] = {self._vertex: None}
+        waiting = deque([self._vertex])
+        while waiting:
+            here = waiting.popleft()
+            for other in self._near.get(here, ()):
+                if other not in before and len(other) >= length and other != without:
+                    before[other] = here
+                    waiting.append(other)
+        return before

@@ -160,7 +160,7 @@ class GridCore:
                 connections = self.gateways.introduced(source, message.path) + self.gateways.settled(now)
                 return connections + self.profiles.wholes(source)
             case Gateways():
-                return self.gateways.heard(message, source, now) + self.gateways.settled(now)
+                return self.gateways.heard(message, source, now)
             case Profile() | ProfileChange():
                 return self.profiles.heard(message, source, now)
 

@@ -183,7 +183,7 @@ class GatewayStatements:
         return not contains(unit, self.path)
 
     def heard(self, said: Gateways, source: Neighbor, now: Time) -> list[Action]:
-        """A neighbor passes on a statement. `settled` has to follow."""
+        """A neighbor passes on a statement."""
         if not self.is_for_us(said.unit, said.speaker, source):
             return self._outbid(said, now) if said.speaker == self.name else []
         if not is_plausible(said.seq, now):
@@ -202,7 +202,8 @@ class GatewayStatements:
             self.dropped += 1
             return []
         self._said[key] = said
-        return self.flooded(said, said.unit, source)
+        is_news = known is None or (known.unit, known.gateways) != (said.unit, said.gateways)
+        return self.flooded(said, said.unit, source) + (self.settled(now) if is_news else [])
 
     def _on_known(self, key: Key, known: Gateways, said: Gateways, source: Neighbor) -> list[Action]:
         if said.seq < known.seq:
