@@ -298,7 +298,7 @@ async def rabbitmq_publish(address: str, load: DurableLoad) -> tuple[float, floa
     tags = iter(range(1, load.count + 1))
 
     async def publish(number: int) -> None:
-        properties = pika.BasicProperties(delivery_mode=2, headers={"symbol": "HOT", "price": number * 0.01})
+        properties = pika.BasicProperties(delivery_mode=2, headers={"symbol": "HOT", "price": number})
         future = waiting[next(tags)] = loop.create_future()
         channel.basic_publish("stock", "", body(), properties)
         await future

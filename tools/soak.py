@@ -8,6 +8,9 @@
                                              one run again, made small if it fails; live with --live 1
 ./dev soak --kills                           200 times a storing broker is killed under load, five of them, with durable
                                              readers that are killed too; --kills 24 for fewer
+
+
+./dev soak --durable                         10,000 simulated runs with durable clients and failing disks
 ./dev soak --fuzz                            a broker is told 1,000,000 frames, 100,000 filters and 50,000 HTTP requests
                                              that are made or changed at random; --fuzz-share 0.01 makes a hundredth
 ./dev soak --fuzz frames --seed 7            one run of the fuzzer again
@@ -33,6 +36,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tests.live, also in the processes of the pool
 
+from catchment.sim.conformance.durable.runs import DurableRun, durable_outcome_of, durable_runs
 from catchment.sim.conformance.entries import ENTRIES, NETWORKS, Run, all_runs, unchecked_systems
 from catchment.sim.conformance.runs import outcome_of
 from tests.fuzz import runs as fuzz
@@ -124,6 +128,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, help="this seed alone")
     parser.add_argument("--system", choices=list(ENTRIES), help="this entry of the suite alone")
     parser.add_argument("--network", choices=list(NETWORKS), help="this kind of network alone")
+    parser.add_argument("--durable", action="store_true", help="runs with durable clients, and no others")
     parser.add_argument("--short", action="store_true", help="short simulated runs, as tests make them")
     parser.add_argument(
         "--fuzz", nargs="?", const="all", choices=["all", *fuzz.SIZES], help="fuzz a broker, and no more"
@@ -149,6 +154,8 @@ def main(arguments: Sequence[str]) -> int:
     if unchecked := unchecked_systems():
         print(f"the suite has no entry for {', '.join(unchecked)}")
         return 1
+    if given.durable:
+        return 0 if made("durable", durable_outcome_of, durable_runs_of(given)) else 1
     simulated_count, live_count = counts(given)
     results = []
     if simulated_count:
@@ -181,6 +188,15 @@ def kill_runs(given: argparse.Namespace) -> list[kills.KillRun]:
     if given.seed is not None:
         return [kills.KillRun(given.seed, min(given.kills, KILLS_OF_RUN))]
     return [kills.KillRun(given.from_seed + n, KILLS_OF_RUN) for n in range(-(-given.kills // KILLS_OF_RUN))]
+
+
+def durable_runs_of(given: argparse.Namespace) -> list[DurableRun]:
+    if given.seed is not None:
+        if given.system is None or given.network is None:
+            raise SystemExit("a durable run is a --system, a --network and a --seed")
+        return [DurableRun(given.system, given.network, given.seed, given.short)]
+    runs = durable_runs(given.runs or RUNS, given.from_seed, is_short=given.short)
+    return [run for run in runs if given.system in (None, run.entry) and given.network in (None, run.network)]
 
 
 def fuzz_runs(given: argparse.Namespace) -> list[fuzz.FuzzRun]:

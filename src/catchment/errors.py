@@ -11,6 +11,11 @@
     │   ├── BadNumberError         a `$seq` that goes back or leaps ahead: which number to go on after
     │   ├── BadIndexError          a saved index that is corrupt, truncated or of another version
     │   └── LimitError             input past a named limit: which limit, its size, the size found
+    ├── StoreError                 in store/interface.py: a store does not do what it was asked
+    │   ├── StoreFullError         there is no room; nothing was written
+    │   ├── StoreInUseError        another process has it open
+    │   └── StoreBrokenError       the disk has failed, or what is on it is damaged
+    │       └── StoreLossError     what was acknowledged is missing: which epochs
     ├── RemoteProtocolError        a neighbor broke the protocol: its link ends
     └── UnavailableError           something that a command needs is not installed or cannot be reached
 

@@ -45,7 +45,7 @@ def test_it_runs_live(toy: None):
 
 def test_it_is_configured_as_all_others(toy: None):
     core = Config(routing="toy", settings={"refresh_s": 2.0}).make_core()
-    assert isinstance(core, ToyCore)
+    assert isinstance(core.inner, ToyCore)
     with pytest.raises(InputError, match=r"settings of toy: .*refresh_s"):
         Config(routing="toy")
 

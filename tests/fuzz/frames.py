@@ -17,6 +17,7 @@ import msgspec
 from catchment.broker.config import Address, Config
 from catchment.broker.connection import Connection
 from catchment.broker.server import Broker
+from catchment.wire.frames import VERSION
 from tests.fuzz import texts
 from tests.fuzz.memory import MemoryTransport
 
@@ -174,7 +175,7 @@ class Fuzzer:
         connection.connection_made(transport)  # type: ignore[arg-type]
         is_client = self._chance.random() < 0.7
         role, name = ("client", "fuzz") if is_client else ("broker", f"neighbor {self._chance.randrange(3)}")
-        hello: list[Any] = ["Hello", [2, 2], role, name, {}, self._broker.config.routing, 1, "i"]
+        hello: list[Any] = ["Hello", [VERSION, VERSION], role, name, {}, self._broker.config.routing, 1, "i"]
         transport.feed(whole(msgspec.msgpack.encode(hello)))
         assert connection.session.is_established
         return connection, transport, is_client

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from catchment.wire.frames import VERSION
 from tests.integration.live import until
 
 MIB = 1_048_576
@@ -83,7 +84,9 @@ def dialed(stack: contextlib.ExitStack, port: int) -> socket.socket:
 def greeted(stack: contextlib.ExitStack, at: Running, name: str, **more: str) -> socket.socket:
     made = dialed(stack, at.port)
     role = "broker" if more else "client"
-    made.sendall(frame("Hello", [2, 2], role, name, {}, more.get("routing", ""), 1, more.get("instance", "")))
+    made.sendall(
+        frame("Hello", [VERSION, VERSION], role, name, {}, more.get("routing", ""), 1, more.get("instance", ""))
+    )
     assert b"Welcome" in made.recv(4_096)
     return made
 

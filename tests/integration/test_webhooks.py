@@ -7,6 +7,7 @@ import shlex
 import signal
 import socket
 import subprocess
+import threading
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -87,6 +88,20 @@ def test_a_sink_that_is_away_gets_everything_when_it_is_back(http, sink):
     until(lambda: status(http)["delivered"] == 5)
     accepted = list(dict.fromkeys(sink.ids))
     assert accepted == [str(n) for n in range(5)]
+
+
+def test_a_sink_that_stalls_delays_nobody_else(http, sink):
+    answering = threading.Event()
+    sink.answer = lambda asked: 204 if "slow" not in asked.path else (answering.wait(WAIT_S), 204)[1]
+    slow = {"id": "slow", "sink": sink.url + "/slow", "protocol": "HTTP"}
+    assert http.post("/subscriptions", json=slow).status_code == 201
+    add(http, sink)
+    publish(http, *(data_event(str(n)) for n in range(10)))
+    until(lambda: status(http)["delivered"] == 10)
+    # One request at a time: the first one is still under way.
+    assert [asked.headers["ce-id"] for asked in sink.posted if "slow" in asked.path] == ["0"]
+    answering.set()
+    until(lambda: status(http, "slow")["delivered"] == 10)
 
 
 def test_a_webhook_gets_what_is_published_at_other_brokers(live, store, sink):

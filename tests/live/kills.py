@@ -163,7 +163,7 @@ class _Killing:
 
     async def _is_whole(self, client: Client) -> bool:
         storages = (await client.look())["storages"]
-        return sum(each["is_reached"] for each in storages) == len(BROKERS)
+        return len([each for each in storages if each["is_reached"]]) == len(BROKERS)
 
     async def _publish_a_while(self, publishers: list[_Publisher]) -> None:
         for _ in range(self._rng.randrange(2, 12)):

@@ -38,9 +38,11 @@ class Expected:
             return f"it ends with {opened.serial}, {opened.head}, not {self.serial}, {len(self.records)}"
         if opened.acknowledged != self.positions:
             return f"positions {opened.acknowledged}, not {self.positions}"
-        rows = {("durable", row.identity, row.id): row for row in opened.durables}
-        rows |= {("place", row.identity): row for row in opened.places}
-        rows |= {("number", row.source): row for row in opened.numbers.values()}
+        rows: dict[tuple[str, ...], object] = {("durable", row.identity, row.id): row for row in opened.durables}
+        for place in opened.places:
+            rows["place", place.identity] = place
+        for number in opened.numbers.values():
+            rows["number", number.source] = number
         if rows != self.small:
             return "the small tables differ"
         for identity in (*READERS, CROWD[0], CROWD[65]):

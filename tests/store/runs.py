@@ -51,12 +51,14 @@ def recording(seed):
 def outcome_of(run: StoreRun) -> StoreOutcome:
     folder = quick_folder()
     try:
-        return (_power_cut if run.kind == "power" else _damage)(run, folder / "disk")
+        if run.kind == "power":
+            return _power_cut(run, folder / "disk")
+        return _damage(run, folder / "disk")
     finally:
         shutil.rmtree(folder)
 
 
-def _power_cut(run, folder):
+def _power_cut(run: StoreRun, folder: Path) -> StoreOutcome:
     chance, workload = Random(run.seed), run.seed % WORKLOADS
     calls = recording(workload).calls
     until = chance.randrange(1, len(calls) + 1)
@@ -64,8 +66,8 @@ def _power_cut(run, folder):
     promised = max((call.returned for call in calls[:until]), default=0)
     try:
         store = open_sqlite(folder / "store.db")
-    except StoreError as problem:
-        return StoreOutcome(run, f"after {until} of {len(calls)} calls it does not open: {problem}")
+    except StoreError as refusal:
+        return StoreOutcome(run, f"after {until} of {len(calls)} calls it does not open: {refusal}")
     serial = store.opened().serial
     if serial < promised:
         return StoreOutcome(run, f"write {promised} had returned, and {serial} is the last one")
@@ -84,7 +86,7 @@ def _goes_on(store, folder):
     return problem
 
 
-def _damage(run, folder):
+def _damage(run: StoreRun, folder: Path) -> StoreOutcome:
     """Something flips or is cut off in one of the files, while nobody has the store open."""
     chance, workload = Random(run.seed), run.seed % WORKLOADS
     calls = recording(workload).calls
@@ -116,8 +118,8 @@ def _found(path: Path, expected):
     """How it ended, and what is wrong: only silence is."""
     try:
         store = open_sqlite(path)
-    except StoreError as problem:
-        return f"refused to open ({type(problem).__name__})", None
+    except StoreError as refusal:
+        return f"refused to open ({type(refusal).__name__})", None
     try:
         problem = expected.difference(store, may_lose=True)
         while problem is None and store.scrub(1_000):

@@ -14,12 +14,12 @@ USER = "postgres"
 
 
 @cache
-def program(name):
+def program(name: str) -> str | None:
     found = shutil.which(name) or next((str(each / name) for each in FOLDERS if (each / name).exists()), None)
-    return found and os.path.realpath(found)
+    return None if found is None else os.path.realpath(found)
 
 
-def missing():
+def missing() -> str | None:
     """Why there can be no server; nothing if there can."""
     if program("initdb") is None or program("pg_ctl") is None:
         return "PostgreSQL is not installed: apt-get install postgresql"
@@ -32,7 +32,7 @@ def missing():
 
 
 class Server:
-    def __init__(self, folder, **settings):
+    def __init__(self, folder: Path, **settings: str) -> None:
         self.folder = Path(folder)
         self._user: dict[str, Any] = {"user": USER, "group": pwd.getpwnam(USER).pw_gid} if os.getuid() == 0 else {}
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -51,22 +51,22 @@ class Server:
         self._control("start")
 
     @property
-    def data(self):
+    def data(self) -> Path:
         return self.folder / "data"
 
-    def url(self, schema):
+    def url(self, schema: str) -> str:
         return f"postgresql://{USER}@/postgres?host={self.folder}&catchment_schema={schema}"
 
-    def restart(self):
+    def restart(self) -> None:
         """As if the power had failed."""
         self._control("restart", "-m", "immediate")
 
-    def stop(self):
+    def stop(self) -> None:
         self._control("stop", "-m", "immediate")
 
-    def _control(self, what, *options):
+    def _control(self, what: str, *options: str) -> None:
         self._run("pg_ctl", what, "-D", str(self.data), "-w", "-l", str(self.folder / "log"), *options)
 
-    def _run(self, name, *arguments):
-        command = [program(name), *arguments]
+    def _run(self, name: str, *arguments: str) -> None:
+        command = [str(program(name)), *arguments]
         subprocess.run(command, check=True, cwd=self.folder, stdout=subprocess.DEVNULL, **self._user)

@@ -641,6 +641,64 @@ def test_a_name_that_was_forgotten_may_subscribe_again():
     assert values(simulation, "s") == [2]
 
 
+# --- relays ---------------------------------------------------------------------------------------
+
+
+def relayed(simulation: DurableSimulation) -> None:
+    simulation.connect("s", "2")
+    simulation.subscribe_durable("s", "a", Filter("x > 0"), via="1")
+    simulation.settle()
+    assert simulation.durable["s"].effective == {"a": ()}
+    simulation.connect("p", "0")
+
+
+def test_a_relay_serves_readers_that_are_never_connected_with_the_publisher():
+    simulation = world(line(3))
+    relayed(simulation)
+    simulation.cut("1", "2")
+    publish(simulation, "p", 1, 2)
+    simulation.settle()
+    simulation.stores["0"].collect(simulation.now)
+    assert simulation.stores["0"].store.status().records == 0
+    simulation.crash("0")
+    simulation.heal("1", "2")
+    simulation.settle()
+    assert values(simulation, "s") == [1, 2]
+    assert simulation.durable["s"].taken[0].subscriptions == ("a",)
+    simulation.stores["1"].collect(simulation.now)
+    assert simulation.stores["1"].store.status().records == 0
+
+
+@pytest.mark.parametrize("after_us", range(0, 40_000, 1_700))
+def test_a_relay_that_crashes_neither_loses_nor_doubles(after_us):
+    simulation = world(line(3), disk=DiskTimes(3_000, 9_000))
+    relayed(simulation)
+    publish(simulation, "p", 1, 2)
+    simulation.advance(after_us)
+    simulation.crash("1", is_power_loss=True)
+    publish(simulation, "p", 3)
+    simulation.advance(5_000)
+    simulation.restart("1")
+    simulation.settle()
+    assert values(simulation, "s") == [1, 2, 3]
+
+
+def test_what_is_published_at_the_relay_is_served_by_it():
+    simulation = world(line(3))
+    relayed(simulation)
+    simulation.connect("q", "1")
+    publish(simulation, "q", 7)
+    simulation.settle()
+    assert values(simulation, "s") == [7]
+
+
+def test_a_relay_is_a_broker_with_a_store():
+    simulation = world(line(2), storages=("0",))
+    simulation.connect("s", "0")
+    simulation.subscribe_durable("s", "a", Filter("x > 0"), via="1")
+    assert "a relay is a broker with a store" in str(simulation.client("s").refused[-1])
+
+
 # --- names ----------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from catchment import Advertisement, Filter, Notification
 from catchment.errors import BadIdError, BadNotificationError, CatchmentError, LimitError
 from catchment.model.pattern import IDENTITY_CODEPOINTS_MAX
 from catchment.node import Node, access
+from catchment.routing.durable.messages import Confirm, TakeEffect, TellLostLog
 from catchment.routing.messages import (
     Advertise,
     BrokerMessage,
@@ -48,6 +49,15 @@ class Outlet:
     # What a node tells about gaps: apart, because most tests are not about that.
     gaps: list[Gap] = field(default_factory=list)
     told: list[LinkMessage] = field(default_factory=list)
+
+    def confirm(self, confirm: Confirm) -> None:
+        self.put.append(confirm)
+
+    def take_effect(self, effect: TakeEffect) -> None:
+        self.put.append(effect)
+
+    def tell_lost_log(self, lost: TellLostLog) -> None:
+        self.put.append(lost)
 
     def _take(self, what: object) -> None:
         if self.too_long:

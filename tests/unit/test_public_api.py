@@ -120,9 +120,9 @@ class Subscription(id, client, wanted)
     attribute id
     method to_json()
     attribute wanted
-function connect(url='', *, identity=None, reconnect=True, seen=None, on_gap=None)
-function connect_blocking(url='', *, identity=None, reconnect=True, on_gap=None)
-"""
+function connect(url='', *, identity=None, reconnect=True, seen=None, on_gap=None, state=None, positions=None, on_lost_log=None, offline=False)
+function connect_blocking(url='', *, identity=None, reconnect=True, on_gap=None, state=None, positions=None, on_lost_log=None, offline=False)
+"""  # noqa: E501
 
 # What a Matcher gives back.
 MATCHING = """
@@ -168,7 +168,10 @@ Client
 ConnectionLostError
 Delivered
 GapSpan
+Kept
+LostLogSpan
 RefusedError
+StateError
 Subscription
 connect
 connect_blocking

@@ -48,7 +48,7 @@ EPILOGUE: Final = "Exit codes: 0 ok, 1 failed, 2 bad usage."
 # `import-sigma` is `import_sigma` in `import_sigma`.
 COMMANDS_BY_GROUP: Final = {
     "Start here": ("tour", "demo", "check"),
-    "A live network": ("serve", "pub", "sub", "advertise", "webhook", "explain", "top"),
+    "A live network": ("serve", "pub", "sub", "advertise", "webhook", "explain", "top", "store"),
     "Files and archives, on Spark": ("compile", "match", "stream", "detect", "archive", "compact", "replay"),
     "More": ("import-sigma", "simulate", "warm"),
 }

@@ -25,13 +25,12 @@ from catchment.node.numbers import Numbers
 from catchment.routing.core import RoutingCore
 from catchment.routing.durable.core import DurableCore
 from catchment.routing.durable.messages import DurableRequest, SubscribeDurable
+from catchment.routing.durable.table import RELAYS
 from catchment.routing.messages import Client, ClientRequest, MapIdentity, Time
 
 # Identities that one client may own, and identities of others that may be mapped to it. A client that serves more users
 # than that uses several connections.
 CLIENT_IDENTITIES_MAX: Final = 1_000
-# Identities that stand for a relay at other storages begin with this: no client has such a name.
-RELAYS: Final = "@relay/"
 
 
 class Access:

@@ -41,6 +41,14 @@ class SimClient:
     def interface(self) -> Client:
         return Client(self.identity)
 
+    def receive(self, delivery: Deliver | DeliverSequence) -> None:
+        """Keeps a delivery, and the numbers that it has seen."""
+        for notification in (delivery.notification,) if isinstance(delivery, Deliver) else delivery.notifications:
+            source, seq = notification.source, notification.seq
+            if source is not None and seq is not None and seq > self.seen.get(source, 0):
+                self.seen[source] = seq
+        self.received.append(delivery)
+
 
 def is_cancelled(wanted: Wanted, unwanted: Filter | Pattern) -> bool:
     """Whether an unsubscription ends a subscription (SIENA §3.8), by the model alone: checkers know from this what

@@ -279,11 +279,11 @@ class DurableSimulation(Simulation):
 
     # --- subscriptions ---
 
-    def subscribe_durable(self, identity: str, id: str, wanted: Wanted) -> None:
+    def subscribe_durable(self, identity: str, id: str, wanted: Wanted, via: str = "") -> None:
         client = self.durable_client(identity)
         client.wants[id] = wanted
         client.effective.pop(id, None)
-        self.ask(identity, SubscribeDurable(identity, id, wanted))
+        self.ask(identity, SubscribeDurable(identity, id, wanted, via))
 
     def cancel_durable(self, identity: str, id: str) -> None:
         client = self.durable_client(identity)

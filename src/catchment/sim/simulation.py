@@ -135,9 +135,6 @@ class Simulation:
     def now(self) -> Time:
         return self._kernel.now
 
-    def _time(self) -> Time:
-        return self._kernel.now
-
     @property
     def occurrences(self) -> int:
         return self._kernel.performed
@@ -222,9 +219,8 @@ class Simulation:
         self._ask(client, Subscribe(identity, id, wanted))
 
     def cancel(self, identity: str, id: str) -> None:
-        client = self.client(identity)
-        client.wants.pop(id, None)
-        self._ask(client, Cancel(identity, id))
+        self.client(identity).wants.pop(id, None)
+        self._ask(self.client(identity), Cancel(identity, id))
 
     def unsubscribe(self, identity: str, unwanted: Filter | Pattern) -> None:
         client = self.client(identity)
@@ -333,7 +329,7 @@ class Simulation:
         self._starts += 1
         set_timer = partial(self._set_timer, broker)
         core, store = self.core_and_store(broker)
-        self.nodes[broker] = Node(broker, core, self._time, set_timer, self._starts, self._gap_times, store)
+        self.nodes[broker] = Node(broker, core, lambda: self.now, set_timer, self._starts, self._gap_times, store)
 
     def core_and_store(self, broker: str) -> tuple[RoutingCore[Any], StoreOutlet | None]:
         """What the node of a broker that starts is made of."""
@@ -451,11 +447,7 @@ class Simulation:
         identity = self.clients[delivery.identity]
         assert identity.is_connected, "nobody is there to deliver to"
         assert identity.home == client.home, "a broker delivers to its own clients"
-        for notification in (delivery.notification,) if isinstance(delivery, Deliver) else delivery.notifications:
-            source, seq = notification.source, notification.seq
-            if source is not None and seq is not None and seq > identity.seen.get(source, 0):
-                identity.seen[source] = seq
-        identity.received.append(delivery)
+        identity.receive(delivery)
         for observer in self._observers:
             observer.delivered(self, identity, delivery)
 

@@ -55,6 +55,7 @@ TYPES: Final = {"int": "BIGINT", "bytes": "BYTEA", "text": "TEXT", "clustered": 
 _SCHEMA_OPTION, _WITNESS_OPTION = "catchment_schema", "catchment_witness"
 # The first half of the advisory lock; the second is a hash of the schema's name.
 _LOCK_SPACE: Final = 0x43617463
+LOCK_WAIT_MS: Final = 1_000
 _NUMBERS: Final = ("epoch", "identity_no", "state")
 # Attempts to connect again, with a pause after each: a server that was killed takes some seconds to start.
 CONNECT_ATTEMPTS_MAX: Final = 50
@@ -135,14 +136,17 @@ class PostgresDatabase:
                 )
 
     def _take_lock(self, connection: psycopg.Connection[Row]) -> None:
-        with self._errors():
-            rows = connection.execute(
-                "SELECT pg_try_advisory_lock(%s, hashtext(%s))", (_LOCK_SPACE, self._address.schema)
-            ).fetchall()
-        if rows != [(True,)]:
+        """Waits a moment: the server may not have noticed yet that the last writer is gone."""
+        try:
+            connection.execute(f"SET lock_timeout = {LOCK_WAIT_MS}")
+            connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", (_LOCK_SPACE, self._address.schema))
+            connection.execute("SET lock_timeout = 0")
+        except errors.LockNotAvailable:
             raise StoreInUseError(
                 f"{self.url}: another process has this store open, most likely a running broker: stop that first"
-            )
+            ) from None
+        except psycopg.Error as problem:
+            raise _translated(self.url, problem) from problem
 
     def prepare(self, log: str) -> None:
         """Makes the tables, if they are not there, and those of this version, if they are older."""
@@ -161,11 +165,11 @@ class PostgresDatabase:
     # --- statements ---
 
     def begin(self) -> None:
-        self._retried(lambda: self._execute("BEGIN"))
+        self._retried(lambda: self.execute("BEGIN"))
         self._is_in_transaction, self._done = True, []
 
     def commit(self) -> None:
-        self._retried(lambda: self._execute("COMMIT"), is_commit=True)
+        self._retried(lambda: self.execute("COMMIT"), is_commit=True)
         self._committed = self.state_value
         self._is_in_transaction, self._done = False, []
 
@@ -180,13 +184,13 @@ class PostgresDatabase:
         found: list[Row] = []
 
         def work() -> None:
-            found[:] = self._execute(statement, values).fetchall()
+            found[:] = self.execute(statement, values).fetchall()
 
         self._retried(work)
         return found
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> None:
-        self._do(lambda: self._execute(statement, values))
+        self._do(lambda: self.execute(statement, values))
 
     def run_many(self, statement: str, values: Sequence[Row]) -> None:
         if values:
@@ -204,7 +208,7 @@ class PostgresDatabase:
         if self._is_in_transaction:
             self._done.append(work)
 
-    def _execute(self, statement: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Row]:
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Row]:
         return self._connection.execute(statement.replace("?", "%s"), values)
 
     def _execute_many(self, statement: str, values: Sequence[Row]) -> None:
@@ -239,7 +243,7 @@ class PostgresDatabase:
                 return
             if self._is_in_transaction:
                 with self._errors():
-                    self._execute("BEGIN")
+                    self.execute("BEGIN")
                     for earlier in self._done:
                         earlier()
 
@@ -265,7 +269,7 @@ class PostgresDatabase:
 
     def _state_there(self) -> bytes | None:
         with self._errors():
-            rows = self._execute("SELECT value FROM meta WHERE key = 'state'").fetchall()
+            rows = self.execute("SELECT value FROM meta WHERE key = 'state'").fetchall()
         return rows[0][0] if rows else None
 
     # --- the rest ---
@@ -284,6 +288,10 @@ class PostgresDatabase:
         return []
 
     def close(self) -> None:
+        with suppress(psycopg.Error):
+            # The server ends a connection somewhat later: the next writer need not wait for that.
+            if self._connection.info.transaction_status == TransactionStatus.IDLE:
+                self._connection.execute("SELECT pg_advisory_unlock_all()")
         with suppress(psycopg.Error):
             self._connection.close()
 

@@ -44,6 +44,8 @@ from catchment.store.witness import Witness, check_extent, read_testimony
 # Put aside for acknowledgements and collecting when the disk is full. What these write goes through the write-ahead
 # log first: this is room for four thousand pages.
 BALLAST_BYTES: Final = 16 * 1_048_576
+# Room that there must be besides, for records. Otherwise the next of them would find the disk full again.
+ROOM_BYTES_MIN: Final = 1_048_576
 # The write-ahead log is moved into the database after about so many bytes. More of them mean fewer syncs of the
 # database, and pages that change often are moved once; fewer mean shorter pauses.
 WAL_BYTES_MAX = 16 * 1_048_576
@@ -201,19 +203,30 @@ class SqliteDatabase:
         ((free,),) = self.rows("PRAGMA freelist_count")
         if free:
             with suppress(StoreFullError):
-                self.rows(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
+                with self._errors():
+                    # `execute` would do one step of it, which is one page.
+                    self._connection.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
                 self._unmoved_bytes += _TRANSACTION_BYTES
 
     def reserve(self) -> bool:
-        place = beside(self._path, "ballast")
+        if self._reserved():
+            return True
+        # The write-ahead log may be what is in the way.
+        self._move_wal("TRUNCATE")
+        return self._reserved()
+
+    def _reserved(self) -> bool:
         try:
-            file = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = os.open(beside(self._path, "ballast"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as problem:
             return self._without_ballast(problem)
         try:
             if os.fstat(file).st_blocks * 512 < BALLAST_BYTES:
                 os.posix_fallocate(file, 0, BALLAST_BYTES)
                 os.fsync(file)
+            free = os.fstatvfs(file)
+            if free.f_bavail * free.f_frsize < ROOM_BYTES_MIN:
+                raise OSError(errno.ENOSPC, "there is room for nothing else")
             return True
         except OSError as problem:
             # A part of it would be in the way.
@@ -229,12 +242,13 @@ class SqliteDatabase:
 
     def release(self) -> bool:
         place = beside(self._path, "ballast")
-        self._move_wal("TRUNCATE")
         try:
             had = place.stat().st_size > 0
             os.truncate(place, 0)
         except OSError:
             return False
+        # What is deleted from now on gives its pages back to the database, not to the write-ahead log.
+        self._move_wal("TRUNCATE")
         return had
 
     def own_problems(self) -> list[str]:

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from catchment.broker.store_status import store_metrics
 from catchment.routing.core import Inspection
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ class BrokerCollector(Collector):
             )
             yield from _webhooks(self._catalog.webhooks)
         yield from self._links()
+        if self._broker.storing is not None:
+            yield from store_metrics(self._broker.storing, node.now())
         yield from self._connections()
         yield self._http_answers()
 

@@ -222,6 +222,9 @@ class Pages:
     # --- looking in ---
 
     async def metrics(self, request: Request) -> Response:
+        if self.broker.storing is not None:
+            # What waits for whom is counted in the store's own thread.
+            await self.broker.storing.report()
         return Response(generate_latest(self._registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def health(self, request: Request) -> Response:

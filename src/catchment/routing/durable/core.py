@@ -8,6 +8,7 @@ table.py          durable subscriptions and places, flooded; who is due a notifi
 publications.py   what becomes of publications; publishing.py: what is on its way to another storage
 storage.py        at a broker with a store: what it takes, writes, and says once that is durable
 sending.py        at a broker with a store: what it sends to each identity
+relay.py          at a broker with a store: what it takes of other logs
 serving.py        at the broker where a client is: what it was given, and what it has taken
 effects.py        when a durable subscription is known everywhere
 spans.py          the accept rule, which all of them rely on
@@ -61,6 +62,7 @@ from catchment.routing.durable.messages import (
     Place,
     Reach,
     Rewind,
+    Share,
     Span,
     SubscribeDurable,
     Taken,
@@ -70,6 +72,7 @@ from catchment.routing.durable.places import Places
 from catchment.routing.durable.publications import Publications
 from catchment.routing.durable.publishing import OFFER_TIMER
 from catchment.routing.durable.reach import PREFIX
+from catchment.routing.durable.relay import Relay
 from catchment.routing.durable.sending import RETRY_TIMER, Piece, share_of, spans
 from catchment.routing.durable.serving import Serving
 from catchment.routing.durable.settings import DurableSettings
@@ -125,6 +128,7 @@ class DurableCore:
         self._places = Places(self._shared, self._serving)
         self._subscriptions = Subscriptions(self._shared, self._places)
         self._publications = Publications(self._shared)
+        self._relay = Relay(name)
         if opened is not None:
             for row in opened.durables:
                 self.table.apply(row)
@@ -235,6 +239,7 @@ class DurableCore:
             case LinkUp():
                 assert isinstance(source, Neighbor)
                 actions += self._rerouted(lambda: self._paths.up(source, message.cost, now), now)
+                actions += self._places.serve_relay(now)
                 actions += [Send(source, row) for row in self.table.exchanged()]
             case LinkDown():
                 assert isinstance(source, Neighbor)
@@ -257,7 +262,8 @@ class DurableCore:
     ) -> list[Action]:
         match message:
             case Reach():
-                return self._rerouted(lambda: self._paths.heard(message, source, now), now)
+                told = self._places.told_lost(self.name, message.log) if self._paths.learn_former(message) else []
+                return told + self._rerouted(lambda: self._paths.heard(message, source, now), now)
             case Durable():
                 return self._subscriptions.heard(message, source, now)
             case Place():
@@ -339,9 +345,20 @@ class DurableCore:
         for share in here:
             if any(place >= len(message.entries) for place, _ in share.entries):
                 continue  # It names an entry that is not there.
+            if share.identity == self._relay.identity:
+                onward += self._consumed(message, share, now)
+                continue
             deliveries, at = self._serving.share(message.storage, message.log, share, message.entries)
             onward += deliveries + self._at(at, now)
         return onward
+
+    def _consumed(self, message: Span, share: Share, now: Time) -> list[Action]:
+        """A piece of another log for this broker as a relay. If no records can be made, it comes again."""
+        storage, served = self._shared.working_storage, self._serving.get(share.identity)
+        if storage is None or self._shared.refusal or served is None or served.session != share.session:
+            return []
+        at = self._relay.share(storage, message.storage, message.log, share, message.entries, now)
+        return self._at(at, now)
 
     def _at(self, message: At | None, now: Time) -> list[Action]:
         """How far an identity is: for our own log, or for that of another storage."""
@@ -381,6 +398,10 @@ class DurableCore:
         actions: list[Action] = []
         for source in released.kept:
             actions += self._publications.confirmed(source)
+        served = self._serving.get(self._relay.identity)
+        for log, upto in released.consumed.items():
+            if served is not None:
+                actions += self._at(self._relay.at(log, served.session, upto), now)
         return actions + self._subscriptions.stored(released.knows, now)
 
     def _on_store_up(self, message: StoreUp, now: Time) -> list[Action]:

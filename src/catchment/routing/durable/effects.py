@@ -1,7 +1,7 @@
 """When a durable subscription takes effect: it is known at all storages that can be reached (rule 9).
 
 The broker that a client has asked floods the subscription. Each storage says `Knows` once it has stored its copy. When
-all storages that can be reached now have said so, the client is told (`TakeEffect`), with the names of those that
+all storages that can be reached now have said so, and at least one has, the client is told (`TakeEffect`), with the names of those that
 cannot be reached: what is published at those is not kept for the client until they hear of it. The same holds for edits
 and cancellations.
 
@@ -78,7 +78,8 @@ class Effects:
             if (waiting := self._waiting.get(key)) is None:
                 continue
             missing = tuple(name for name in sorted(storages) if name not in waiting.knowers)
-            if not any(name in reached for name in missing):
+            # At least one must have it: what nobody has stored is gone with this broker.
+            if waiting.knowers and not any(name in reached for name in missing):
                 del self._waiting[key]
                 complete.append(TakeEffect(waiting.client, *key, missing))
         return complete

@@ -23,7 +23,7 @@ from catchment.errors import BadIdError, shown
 from catchment.routing.durable.messages import Place, Rewind, TellLostLog, session_after
 from catchment.routing.durable.serving import Served, Serving
 from catchment.routing.durable.shared import Shared
-from catchment.routing.durable.table import NOTHING_SAID, Arrival
+from catchment.routing.durable.table import NOTHING_SAID, RELAYS, Arrival
 from catchment.routing.messages import Action, Client, ClientUp, Neighbor, Refuse, Time
 from catchment.routing.parts.link_states import is_plausible
 from catchment.routing.stored import Opened, PlaceRow
@@ -87,6 +87,15 @@ class Places:
         self._serving.begin(identity, client, session, message.positions)
         return self.move(PlaceRow(identity, session, self._shared.name), Arrival(message.positions), now)
 
+    def serve_relay(self, now: Time) -> list[Action]:
+        """If this broker is a relay, it reads other logs like a client that is always here."""
+        storage, identity = self._shared.working_storage, RELAYS + self._shared.name
+        if storage is None or identity in self._serving or not self._shared.table.is_relay:
+            return []
+        session = session_after(self._shared.table.place(identity).session, now)
+        self._serving.begin(identity, Client(identity), session, {})
+        return self.move(PlaceRow(identity, session, self._shared.name), NOTHING_SAID, now)
+
     def enter(self, identity: str, now: Time) -> None:
         """The identity is new at our storage: it is sent what it is due from now on, wherever it is."""
         storage, place = self._shared.working_storage, self._shared.table.place(identity)
@@ -94,12 +103,11 @@ class Places:
             storage.sending.place(identity, place.session, place.broker, None, now)
 
     def told_lost(self, storage: str, log: str) -> list[Action]:
-        """A storage has a new log: tells those who are served here."""
-        return [
-            TellLostLog(client, served.identity, storage, log)
-            for served in self._serving.all()
-            for client in served.clients
-        ]
+        """A storage has a new log: tells those who are served here, and those who came with a position in the old one:
+        if it was our disk, we may not know yet what they want."""
+        served = {(client, each.identity) for each in self._serving.all() for client in each.clients}
+        came = {(client, identity) for identity, (client, up) in self._connected.items() if log in up.positions}
+        return [TellLostLog(client, identity, storage, log) for client, identity in sorted(served | came)]
 
     # --- groups ---
 
@@ -148,7 +156,9 @@ class Places:
             return []
         identity, session = message.identity, message.session
         served = self._serving.get(identity)
-        if message.broker != self._shared.name:
+        # If it is away by what others know, and is here: that was an earlier connection.
+        is_ours = message.broker is None and served is not None and session > served.session
+        if message.broker != self._shared.name and not is_ours:
             row = PlaceRow(identity, session, message.broker)
             arrival = Arrival(message.positions, message.back, message.since)
             actions = self.move(row, arrival, now, source)
@@ -159,7 +169,7 @@ class Places:
             # From before a crash: nobody of that name is here. The neighbor must hear it too.
             return self.move(PlaceRow(identity, session, None), NOTHING_SAID, now)
         if session > served.session:
-            # The clock has gone back since a crash: others would prefer the session from before.
+            # The clock, of this broker or of the client, has gone back since a crash: others would prefer the session from before.
             served.session = session_after(session, now)
             row = PlaceRow(identity, served.session, self._shared.name)
             return self.move(row, Arrival(served.positions), now)
@@ -168,6 +178,8 @@ class Places:
     def _gone(self, served: Served, broker: str | None) -> list[Action]:
         """An identity that was served here is elsewhere. Members of a group are told: they have to join there."""
         self._serving.end(served.identity)
+        # Its connection here is dead, although nobody has noticed: it must not be served again for that one's sake.
+        self._connected.pop(served.identity, None)
         where = "have gone" if broker is None else f"are at {broker}: connect there to join them"
         problem = BadIdError(f"the members of {shown(served.identity)} {where}")
         return [Refuse(client, problem) for client in served.members or ()]

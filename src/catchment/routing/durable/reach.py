@@ -9,7 +9,8 @@ directed   A message to one broker goes to the neighbor that leads to it, on the
            DIRECTED_HOPS_MAX links is dropped too: for a moment brokers may disagree about the paths.
 new log    A storage whose record names another log than before has lost the log that it had. The former logs of each
            storage are remembered (FORMER_LOGS_MAX), so that a client which comes later with a position in one of them
-           can be told.
+           can be told. A broker whose own disk is new learns its former log from the record that its neighbors still
+           have of it.
 """
 
 from __future__ import annotations
@@ -58,6 +59,13 @@ class Paths:
             if len(self._storage_of) > FORMER_LOGS_MAX:
                 del self._storage_of[next(iter(self._storage_of))]
         return actions
+
+    def learn_former(self, record: Reach) -> bool:
+        """Whether a record of our own, from before a crash, names a log that we do not know: our disk was lost."""
+        is_new = record.origin == self.name and bool(record.log) and record.log not in self._storage_of
+        if is_new:
+            self._storage_of[record.log] = self.name
+        return is_new and record.log != self._log
 
     def on_timer(self, name: str, now: Time) -> list[Action]:
         return _prefixed(self._links.on_timer(name, now))

@@ -22,7 +22,7 @@ class Shared:
     def __init__(self, name: str, inner: Any, opened: Opened | None, settings: DurableSettings) -> None:
         self.name, self.inner, self.settings = name, inner, settings
         self.paths = Paths(name, "" if opened is None else opened.log)
-        self.table = Table()
+        self.table = Table(name)
         self.storage: Storage | None = None
         # Why the store takes nothing; empty if it works, or there is none.
         self.store_problem = ""
@@ -36,7 +36,7 @@ class Shared:
     def open(self, opened: Opened) -> Storage:
         """The store works, and has this."""
         sending = Sending(self.name, opened, self.settings, self.is_reached)
-        self.storage = Storage(opened, sending, self.settings.acknowledge_us)
+        self.storage = Storage(opened, sending, self.settings.acknowledge_us, self.table.due_name)
         self.store_problem = ""
         return self.storage
 

@@ -20,7 +20,7 @@ store down    Nothing that was not durable is kept. The storage forgets it, refu
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -31,6 +31,7 @@ from catchment.routing.durable.spans import Verdict, verdict
 from catchment.routing.messages import Action, Client, SetTimer, Time
 from catchment.routing.stored import (
     Acknowledged,
+    Consumed,
     Due,
     DurableRow,
     Forgotten,
@@ -56,6 +57,7 @@ class Unstored:
     head: int = 0
     kept: dict[str, int] = field(default_factory=dict)
     knows: list[DurableRow] = field(default_factory=list)
+    consumed: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -64,12 +66,24 @@ class Released:
 
     kept: dict[str, int] = field(default_factory=dict)
     knows: list[DurableRow] = field(default_factory=list)
+    consumed: dict[str, int] = field(default_factory=dict)
 
 
 class Storage:
     """The state of a storage that is in its store, or on its way there."""
 
-    def __init__(self, opened: Opened, sending: Sending, acknowledge_us: Time) -> None:
+    def __init__(
+        self,
+        opened: Opened,
+        sending: Sending,
+        acknowledge_us: Time,
+        due_name: Callable[[DurableRow], str] = lambda row: row.identity,
+    ) -> None:
+        """`due_name` says under which name records are due for a subscription (`relay.py`)."""
+        self._due_name = due_name
+        # By log: how far this storage, as a relay, has consumed it; and how far that is durable.
+        self._consumed: dict[str, int] = dict(opened.consumed)
+        self._consumed_durably: dict[str, int] = dict(opened.consumed)
         self.log = opened.log
         self.sending = sending
         self._acknowledge_us = acknowledge_us
@@ -163,9 +177,10 @@ class Storage:
         self._writes.append(row)
         self._unstored.knows.append(row)
         # It begins at the head: nothing before is due to it.
-        is_new = row.wanted is not None and self.sending.enter(row.identity, self.epoch)
+        name = self._due_name(row)
+        is_new = row.wanted is not None and self.sending.enter(name, self.epoch)
         if is_new:
-            self._writes.append(Acknowledged(row.identity, self.epoch))
+            self._writes.append(Acknowledged(name, self.epoch))
         return is_new
 
     def forgotten(self, identity: str, rows: Iterable[DurableRow], place: PlaceRow) -> None:
@@ -185,6 +200,21 @@ class Storage:
 
     def write(self, write: Write) -> None:
         self._writes.append(write)
+
+    # --- consuming ---
+
+    def consumed(self, log: str) -> int:
+        return self._consumed.get(log, 0)
+
+    def consumed_durably(self, log: str) -> int:
+        return self._consumed_durably.get(log, 0)
+
+    def consume(self, log: str, upto: int) -> None:
+        """As a relay, this storage has made records of everything of another log up to there: with the same `Persist`
+        as those records."""
+        self._consumed[log] = upto
+        self._writes.append(Consumed(log, upto))
+        self._unstored.consumed[log] = upto
 
     # --- the store ---
 
@@ -224,9 +254,11 @@ class Storage:
             unstored = self._waiting.popleft()
             released.kept.update(unstored.kept)
             released.knows += unstored.knows
+            released.consumed.update(unstored.consumed)
             head = unstored.head
         self._stored = max(self._stored, serial)
         self._kept.update(released.kept)
+        self._consumed_durably.update(released.consumed)
         if head > self.sending.head:
             self.sending.raise_head(head, now)
         return released

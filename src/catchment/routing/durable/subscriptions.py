@@ -56,6 +56,8 @@ class Subscriptions:
         if table.is_durable(identity) and table.is_group(identity) != message.is_group:
             kind = "no group" if message.is_group else "a group"
             raise BadIdError(f"{shown(identity)} is {kind}: an identity is a group for all its subscriptions, or none")
+        if message.via and message.via not in self._shared.paths.storages:
+            raise BadIdError(f"there is no storage {shown(message.via)} here: a relay is a broker with a store")
         known = table.row(identity, id)
         version = following(0 if known is None else known.version, now)
         row = DurableRow(identity, id, version, message.wanted, self._shared.name, message.via, message.is_group)
@@ -117,8 +119,9 @@ class Subscriptions:
             self._places.enter(row.identity, now)
         # Before anything relies on it: what is recorded from now on is written after it.
         elif storage is not None and storage.subscribed(row):
-            self._places.enter(row.identity, now)
-        return self._shared.flooded(durable_of(row), source) + self._places.serve_if_connected(row.identity, now)
+            self._places.enter(table.due_name(row), now)
+        actions = self._shared.flooded(durable_of(row), source)
+        return actions + self._places.serve_if_connected(row.identity, now) + self._places.serve_relay(now)
 
     # --- effects ---
 

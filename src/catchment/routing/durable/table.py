@@ -20,7 +20,7 @@ One matcher has all durable filters. `due` says who is to get a notification, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -46,6 +46,8 @@ CANCELLED_MAX: Final = 100_000
 
 # The id of the row which says that an identity is forgotten. No client gives a subscription this id.
 FORGOTTEN: Final = "@forgotten"
+# Identities that stand for a relay at other storages begin with this: no client has such a name.
+RELAYS: Final = "@relay/"
 NO_PLACE: Final = PlaceRow("", 0, None)
 
 
@@ -63,7 +65,8 @@ NOTHING_SAID: Final = Arrival()
 class Table:
     """The rows, and the matcher of all filters in them."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._rows: dict[str, dict[str, DurableRow]] = {}
         self._places: dict[str, PlaceRow] = {}
         # By identity: what its client said when it came to where it is.
@@ -76,6 +79,8 @@ class Table:
         # In the order in which they were cancelled.
         self._cancelled: dict[tuple[str, str], None] = {}
         self.text_bytes = 0
+        # Whether an identity names, or has named, this broker as its relay.
+        self.is_relay = False
 
     def __len__(self) -> int:
         """How many durable subscriptions there are."""
@@ -133,6 +138,7 @@ class Table:
                 self._drop(row.identity, id)
         elif known is not None:
             self._drop(row.identity, row.id)
+        self.is_relay = self.is_relay or row.via == self._name
         key = (row.identity, row.id)
         self._rows.setdefault(row.identity, {})[row.id] = row
         self._cancelled.pop(key, None)
@@ -174,8 +180,14 @@ class Table:
         ids: dict[str, list[str]] = {}
         for number in numbers:
             identity, id = self._owners[number]
-            ids.setdefault(identity, []).append(id)
+            name = self.due_name(self._rows[identity][id])
+            # A name has no line end: so the two can be told apart again.
+            ids.setdefault(name, []).append(id if name == identity else f"{identity}\n{id}")
         return tuple((identity, tuple(sorted(ids[identity]))) for identity in sorted(ids))
+
+    def due_name(self, row: DurableRow) -> str:
+        """Under which name records are due: that of the relay, if there is one and it is not this broker."""
+        return RELAYS + row.via if row.via and row.via != self._name else row.identity
 
     # --- places ---
 
@@ -210,6 +222,15 @@ class Table:
     def place_message(self, identity: str) -> Place:
         row, arrival = self._places[identity], self._arrivals[identity]
         return Place(identity, row.session, row.broker, arrival.positions, arrival.back, arrival.since)
+
+
+def relayed_due(ids: Iterable[str]) -> Due:
+    """Whom the ids of a relay's entry are for, and by which of their subscriptions."""
+    due: dict[str, list[str]] = {}
+    for text in ids:
+        identity, _, id = text.partition("\n")
+        due.setdefault(identity, []).append(id)
+    return tuple((identity, tuple(sorted(due[identity]))) for identity in sorted(due))
 
 
 def _rank(row: PlaceRow) -> tuple[int, bool, str]:

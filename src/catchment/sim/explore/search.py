@@ -16,6 +16,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from catchment.sim.explore.disk import ExplorationError
 from catchment.sim.explore.parts import Bounds
 from catchment.sim.explore.steps import Step, after, check_arrives, described, has_arrived, is_quiet, possible
@@ -49,6 +52,47 @@ class Explored:
             return f"{text}; nothing wrong"
         steps = "\n".join(f"  {number:>3}. {step}" for number, step in enumerate(self.path, 1))
         return f"{text}\n{self.violation}\nthe steps that lead there:\n{steps}"
+
+
+class Exploration(Struct, frozen=True):
+    """What to explore: the world, its bounds, and after how many states to end."""
+
+    bounds: Bounds
+    is_silent: bool = False
+    states_max: int | None = None
+
+    def __str__(self) -> str:
+        return f"{'silent' if self.is_silent else 'plain'} world, {self.bounds}"
+
+
+NOTHING_FAILS: Final = Bounds(crashes=0, losses=0, doublings=0, moves=0)
+
+
+def _bounds(**some: int) -> Bounds:
+    return replace(NOTHING_FAILS, **some)
+
+
+# What tests explore: each bound is used at least once, alone or with another. All but those with a limit are complete.
+SHORT: Final = (
+    Exploration(_bounds(losses=1, doublings=1)),
+    Exploration(_bounds(losses=1, doublings=1), is_silent=True),
+    Exploration(_bounds(losses=1, delays=1, cuts=1), is_silent=True),
+    Exploration(_bounds(losses=2, early_timers=1, partial_syncs=1)),
+    Exploration(_bounds(publisher_moves=1, losses=1)),
+    Exploration(_bounds(moves=1, stale_takes=1), states_max=6_000),
+    Exploration(_bounds(crashes=1), states_max=6_000),
+    Exploration(_bounds(crashes=1, publisher_moves=1), is_silent=True, states_max=4_000),
+)
+LONG: Final = (
+    *(replace(exploration, states_max=None) for exploration in SHORT),
+    Exploration(_bounds(losses=2, doublings=2, delays=1, early_timers=1)),
+    Exploration(_bounds(publisher_moves=1, losses=1, doublings=1)),
+    Exploration(_bounds(moves=1, losses=1, doublings=1, stale_takes=1), states_max=150_000),
+    Exploration(_bounds(moves=2), is_silent=True, states_max=150_000),
+    Exploration(_bounds(crashes=1, losses=1, moves=1), states_max=150_000),
+    Exploration(_bounds(crashes=2, partial_syncs=1), states_max=150_000),
+    Exploration(_bounds(publisher_moves=2, losses=1, doublings=1, early_timers=1), states_max=150_000),
+)
 
 
 # A state that was reached: from which one, by which step.
@@ -118,14 +162,13 @@ def _texts(world: World, steps: list[Step]) -> Iterator[str]:
 
 
 def explored(
-    bounds: Bounds,
+    exploration: Exploration,
     *,
-    is_silent: bool = False,
     states_max: int | None = None,
     progress: Callable[[Explored, int], None] = lambda explored, waiting: None,
 ) -> Explored:
     """Explores until everything was seen, something is wrong, or `states_max` states were seen."""
-    search = _Search(bounds, is_silent)
+    search = _Search(exploration.bounds, exploration.is_silent)
     try:
         search.begin()
     except ExplorationError as problem:

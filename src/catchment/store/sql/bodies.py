@@ -71,8 +71,7 @@ class Hasher:
 
     def of_body(self, epoch: int, body: bytes) -> bytes:
         digest = self._start.copy()
-        digest.update(epoch.to_bytes(8, "big"))
-        digest.update(body)
+        digest.update(epoch.to_bytes(8, "big") + body)
         return digest.digest()
 
     def of_row(self, table: str, row: tuple[Any, ...]) -> bytes:

@@ -167,7 +167,7 @@ class DurableChecker:
         """What is kept is synced, if there is a record."""
         for number in range(self._confirmed[source] + 1, seq + 1):
             place = self._recorded.get((source, number))
-            if place is not None and self._is_unsynced(place):
+            if place is not None and self._is_unsynced(place) and not self.ledgers[place[0]].is_lost:
                 raise ViolationError(f"{log} keeps {seq} of {source}; record {place} of {number} is not synced")
 
     def _check_confirmed(self, confirm: Confirm, number: int, now: Time) -> None:

@@ -48,7 +48,7 @@ class CheckedSimulation(DurableSimulation):
         flaws: Flaws,
         **options: Any,
     ) -> None:
-        self.checker, self._flaws = checker, flaws
+        self.checker, self.flaws = checker, flaws
         # By broker, when it was started last.
         self.started_at: dict[str, Time] = {}
         # Storages that have lost their disk since the whole network was settled.
@@ -82,7 +82,7 @@ class CheckedSimulation(DurableSimulation):
 
     def carry_message(self, way: Direction, message: BrokerMessage) -> None:
         self.checker.sent(way.sender.name, message)
-        flaws, rng = self._flaws, self._flaw_rng
+        flaws, rng = self.flaws, self._flaw_rng
         # Nobody waits for what is offered unasked: links are all that it relies on.
         if isinstance(message, DIRECTED) and not (isinstance(message, Offer) and not message.is_stored):
             if flaws.loss and rng.random() < flaws.loss:

@@ -8,10 +8,10 @@ from typing import Final
 from catchment.model.advertisement import Advertisement
 from catchment.model.filter import Filter
 from catchment.routing.durable.messages import CancelDurable, SubscribeDurable
-from catchment.routing.messages import SECOND, Deliver
+from catchment.routing.messages import SECOND, Deliver, Time
 from catchment.sim.conformance.checkers import ViolationError, reachable
 from catchment.sim.conformance.durable.checker import DurableChecker
-from catchment.sim.conformance.durable.network import CheckedSimulation
+from catchment.sim.conformance.durable.network import CheckedSimulation, Flaws
 from catchment.sim.conformance.durable.scripts import (
     PUBLISHERS,
     READERS,
@@ -50,10 +50,9 @@ class Player:
         self._vanished: list[tuple[str, str]] = []
         # By broker: what is wrong with its disk, or how long its store has been away.
         self._bad_disks: set[str] = set()
-        # Who had a position in a log that was lost.
+        # Who had a position in a log that was lost; and by log, which storage lost it, and when.
         self._owed_lost_logs: set[tuple[str, str]] = set()
-        self._watched: set[tuple[str, int]] = set()
-        self._forgetful: set[str] = set()
+        self._lost_by: dict[str, tuple[str, Time]] = {}
         self._doers: dict[type, Callable[..., None]] = {
             Connect: self._connect, Disconnect: self._disconnect, SubscribesDurably: self._subscribe,
             CancelsDurably: self._cancel, Publishes: self._publish, PublishesStored: self._publish_stored,
@@ -129,7 +128,8 @@ class Player:
 
     def _forget(self, doing: ForgetsAll) -> None:
         home = self.network.client(doing.client).home
-        self._forgetful.add(doing.client)
+        # It does not know any more what it had.
+        self._owed_lost_logs = {(each, log) for each, log in self._owed_lost_logs if each != doing.client}
         self.network.disconnect(doing.client)
         self.network.forget(doing.client)
         durable = self.network.durable_client(doing.client)
@@ -188,6 +188,7 @@ class Player:
         if self.network.nodes[broker] is not None:
             return
         log = self.network.ledger(broker).log
+        self._lost_by[log] = (broker, self.network.now)
         for identity, client in self.network.durable.items():
             if log in client.positions:
                 self._owed_lost_logs.add((identity, log))
@@ -227,8 +228,12 @@ class Player:
     def _settle(self, doing: Settles) -> None:
         """Everything works, and everybody is there."""
         network = self.network
+        flaws, network.flaws = network.flaws, Flaws()
         self._heal_all()
         network.settle()
+        if flaws != Flaws():
+            # A storage that has asked in vain several times is quiet, and asks again later.
+            network.advance(WAIT_US)
         for reader in READERS:
             # What was refused, because no storage was known.
             self._ask_again(reader)
@@ -241,6 +246,7 @@ class Player:
             self._check_collected(storage)
         # Disks have written what was collected.
         network.settle()
+        network.flaws = flaws
 
     def _heal_all(self) -> None:
         network = self.network
@@ -276,7 +282,11 @@ class Player:
             if unkept := network.durable_client(publisher).unkept:
                 raise ViolationError(f"all is quiet, and {publisher} waits for what is kept of {unkept}")
         for identity, log in sorted(self._owed_lost_logs):
-            if all(told.log != log for told in network.durable_client(identity).lost_logs):
+            storage, lost_at = self._lost_by[log]
+            home = network.client(identity).home or ""
+            # A broker that was started since has never heard of the log, unless it was its own.
+            is_excused = home != storage and network.started_at.get(home, -1) >= lost_at
+            if all(told.log != log for told in network.durable_client(identity).lost_logs) and not is_excused:
                 raise ViolationError(f"{identity} had a position in {log}, which is lost, and was not told")
         for broker, core in network.cores.items():
             if core is not None and (alarms := getattr(core, "alarms", None)):
