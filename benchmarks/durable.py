@@ -236,7 +236,7 @@ def transient(directory: Path, count: int, has_store: bool, durable_rate: float 
             for process in (*processes, *beside):
                 process.kill()
                 process.join()
-    return count / (last - began)
+    return float(count / (last - began))
 
 
 # --- the table ----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from benchmarks.broker_load import TICK_S, Ticks
@@ -180,7 +181,7 @@ async def jetstream_receive(address: str, load: DurableLoad, received: Received,
     for i in range(load.fan_out):
         connection = await nats.connect(f"nats://{address}", pending_size=1 << 27)
         js = connection.jetstream()
-        subscription = await js.subscribe_bind("stock", _consumer(i), f"reader-{i}", cb=take, manual_ack=True)
+        subscription: Any = await js.subscribe_bind("stock", _consumer(i), f"reader-{i}", cb=take, manual_ack=True)
         subscription.pending_msgs_limit = subscription.pending_bytes_limit = -1
         connections.append(connection)
     ready()
@@ -236,18 +237,20 @@ async def _said(ask: Callable[[Callable[[Any], None]], Any]) -> Any:
     return await answer
 
 
+def _with_callback(ask: Callable[..., Any], /, *arguments: Any, **options: Any) -> None:
+    """Asks with a callback, which comes last."""
+    *others, then = arguments
+    ask(*others, callback=then, **options)
+
+
 async def rabbitmq_subscribe(address: str, load: DurableLoad) -> None:
     channel = await _rabbitmq(address)
     await _said(lambda then: channel.exchange_declare("stock", "headers", durable=True, callback=then))
     for i in range(load.fan_out):
         queue = f"reader-{i}"
-        await _said(lambda then, queue=queue: channel.queue_declare(queue, durable=True, callback=then))
+        await _said(partial(_with_callback, channel.queue_declare, queue, durable=True))
         wanted = {"x-match": "all", "symbol": "HOT"}
-        await _said(
-            lambda then, queue=queue, wanted=wanted: channel.queue_bind(
-                queue, "stock", "", arguments=wanted, callback=then
-            )
-        )
+        await _said(partial(_with_callback, channel.queue_bind, queue, "stock", "", arguments=wanted))
     channel.connection.close()
 
 
@@ -255,7 +258,7 @@ async def rabbitmq_receive(address: str, load: DurableLoad, received: Received, 
     channels = []
     for i in range(load.fan_out):
         channel = await _rabbitmq(address)
-        await _said(lambda then, channel=channel: channel.basic_qos(prefetch_count=256, callback=then))
+        await _said(partial(_with_callback, channel.basic_qos, prefetch_count=256))
         unacked = [0]
 
         def take(channel: Any, method: Any, properties: Any, data: bytes, unacked: list[int] = unacked) -> None:
@@ -265,9 +268,7 @@ async def rabbitmq_receive(address: str, load: DurableLoad, received: Received, 
                 unacked[0] = 0
                 channel.basic_ack(method.delivery_tag, multiple=True)
 
-        await _said(
-            lambda then, channel=channel, i=i, take=take: channel.basic_consume(f"reader-{i}", take, callback=then)
-        )
+        await _said(partial(_with_callback, channel.basic_consume, f"reader-{i}", take))
         channels.append(channel)
     ready()
     await received.done.wait()
@@ -328,7 +329,12 @@ def receive(peer: str, address: str, load: DurableLoad, ready: Any, results: Any
 
     async def reading() -> Received:
         received = Received(load.count * load.fan_out)
-        await RECEIVE[peer](address, load, received, lambda: (rested(), ready.set())[0])
+
+        def is_ready() -> None:
+            rested()
+            ready.set()
+
+        await RECEIVE[peer](address, load, received, is_ready)
         return received
 
     received = (asyncio.run if peer == "RabbitMQ" else run)(reading())

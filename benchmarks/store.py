@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import cProfile
+import os
 import platform
 import pstats
 import sqlite3
@@ -56,6 +57,20 @@ def bare_loop(path: Path) -> Write:
     return write
 
 
+def bare_loop_and_sync(path: Path) -> Write:
+    """The same, and one more sync in each batch: what any witness costs."""
+    write_bare = bare_loop(path)
+    file = os.open(path.with_suffix(".slot"), os.O_RDWR | os.O_CREAT)
+    os.pwrite(file, bytes(4096), 0)
+
+    def write(count: int) -> None:
+        write_bare(count)
+        os.pwrite(file, bytes(64), 0)
+        os.fdatasync(file)
+
+    return write
+
+
 def kept(store: Store) -> Write:
     """As a broker does it: each notification in a record, all of one read in one `Persist`, with the last number."""
     epoch = serial = 0
@@ -87,7 +102,11 @@ def contenders(folder: Path) -> Iterator[dict[str, Write]]:
     with ExitStack() as stack:
         store = open_store(str(folder / "store.db"))
         stack.callback(store.close)
-        writes = {"bare SQLite loop": bare_loop(folder / "bare.db"), "SQLite store": kept(store)}
+        writes = {
+            "bare SQLite loop": bare_loop(folder / "bare.db"),
+            "bare loop, and one more fdatasync": bare_loop_and_sync(folder / "bare2.db"),
+            "SQLite store": kept(store),
+        }
         if postgres.missing() is None:
             folder.chmod(0o755)
             server = postgres.Server(folder / "postgres")
@@ -116,7 +135,9 @@ def table(rates: dict[tuple[str, int], list[float]], seconds: float, rounds: int
         f"each due to one identity; SQLite {sqlite3.sqlite_version}, Python {platform.python_version()},",
         f"{platform.machine()}.",
         "Median of the rounds, and least to greatest.",
-        "The ratio is to the bare loop of the same round. The store syncs twice in a batch, the bare loop once.",
+        "The ratio is to the bare loop of the same round. The store syncs twice in a batch, the bare loop once:",
+        "where a sync takes milliseconds, small batches cannot be faster than half of it.",
+        "The second row shows that bound.",
         "",
         "| | batch | notifications/s | least to greatest | ratio to the bare loop | least to greatest |",
         "|---|---:|---:|---:|---:|---:|",

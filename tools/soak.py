@@ -8,8 +8,6 @@
                                              one run again, made small if it fails; live with --live 1
 ./dev soak --kills                           200 times a storing broker is killed under load, five of them, with durable
                                              readers that are killed too; --kills 24 for fewer
-
-
 ./dev soak --durable                         10,000 simulated runs with durable clients and failing disks
 ./dev soak --fuzz                            a broker is told 1,000,000 frames, 100,000 filters and 50,000 HTTP requests
                                              that are made or changed at random; --fuzz-share 0.01 makes a hundredth

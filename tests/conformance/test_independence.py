@@ -15,7 +15,14 @@ from tests.test_architecture import Source
 
 SRC = Path(catchment.__file__).parent
 # What any oracle may import.
-SHARED = ("catchment.errors", "catchment.routing.core", "catchment.routing.messages", "catchment.sim")
+SHARED = (
+    "catchment.errors",
+    "catchment.routing.core",
+    "catchment.routing.messages",
+    "catchment.routing.durable.messages",
+    "catchment.routing.stored",
+    "catchment.sim",
+)
 # Of the model: what brokers do with it besides values, filters and their relations is under test.
 MODEL = "catchment.model"
 UNDER_TEST = ("catchment.model.monitor", "catchment.model.merging", "catchment.model.measure")
@@ -24,6 +31,10 @@ ORACLES = [
     SRC / "sim/conformance/checkers.py",
     SRC / "sim/conformance/sequences.py",
     SRC / "sim/conformance/scripts.py",
+    SRC / "sim/conformance/durable/checker.py",
+    SRC / "sim/conformance/durable/scripts.py",
+    SRC / "sim/conformance/durable/wants.py",
+    SRC / "sim/explore/checks.py",
     ROOT / "tests/oracle.py",
     ROOT / "tests/cesql_oracle.py",
 ]

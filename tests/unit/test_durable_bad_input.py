@@ -1,5 +1,7 @@
 """What brokers say to a durable core that makes no sense: nothing breaks, and nothing that is true is forgotten."""
 
+from typing import Any
+
 from catchment.model.filter import Filter
 from catchment.model.notification import Notification
 from catchment.model.pattern import Pattern
@@ -23,6 +25,7 @@ from catchment.routing.messages import (
     HOST,
     NUMBER_MAX,
     SECOND,
+    Action,
     Client,
     ClientUp,
     Deliver,
@@ -59,6 +62,12 @@ def span(core: DurableCore, after: int, upto: int, *epochs: int, session: int = 
     shares = tuple((place + i, ("a",)) for i in range(len(epochs)))
     session = session or core.table.place("reader").session
     return Span("other", "log-other", entries, (("here", (Share("reader", session, after, upto, shares),)),))
+
+
+def only(actions: list[Action]) -> Any:
+    """The one action that a message leads to."""
+    (action,) = actions
+    return action
 
 
 def test_a_pattern_is_not_durable():
@@ -100,11 +109,11 @@ def test_a_gap_is_asked_for_once():
 def test_a_client_cannot_take_what_it_was_not_given():
     core = core_with_reader()
     core.on_message(span(core, 0, 2, 1, 2), OTHER, NOW)
-    (said,) = core.on_message(Taken("reader", "log-other", 1), READER, NOW)
+    said = only(core.on_message(Taken("reader", "log-other", 1), READER, NOW))
     assert said.message.position == 1
     assert core.on_message(Taken("reader", "log-nobody", 1), READER, NOW) == []
     assert core.on_message(Taken("nobody", "log-other", 1), READER, NOW) == []
-    (said,) = core.on_message(Taken("reader", "log-other", 999), READER, NOW)
+    said = only(core.on_message(Taken("reader", "log-other", 999), READER, NOW))
     assert said.message.position == 2
 
 
@@ -132,7 +141,7 @@ def test_a_position_above_the_head_raises_an_alarm():
 def test_directed_messages_do_not_go_in_circles():
     core = core_with_reader()
     at = At("other", "log-other", "reader", 1, 1)
-    (sent,) = core.on_message(at, OTHER, NOW)
+    sent = only(core.on_message(at, OTHER, NOW))
     assert sent.message.hops == 1
     assert core.on_message(At("other", "log-other", "reader", 1, 1, hops=DIRECTED_HOPS_MAX), OTHER, NOW) == []
     circling = Span("x", "log-x", (), (("other", (Share("r", 1, 0, 0, ()),)),), hops=DIRECTED_HOPS_MAX)
@@ -148,6 +157,6 @@ def test_an_offer_without_numbers_is_not_stored():
 def test_an_offer_with_a_gap_is_answered_with_again():
     core = core_with_reader()
     offer = Offer("here", "other", "p", 5, (Notification({"x": 1}, source="p", seq=6),))
-    (answer,) = core.on_message(offer, OTHER, NOW)
+    answer = only(core.on_message(offer, OTHER, NOW))
     assert isinstance(answer.message, Kept)
     assert (answer.message.again, answer.message.last) == (True, 0)

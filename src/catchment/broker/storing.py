@@ -7,7 +7,9 @@ node.
 write     Group commit without waiting: the thread writes all that is there in one batch, up to BATCH_WRITES_MAX. What
           comes while that is synced is the next batch. So a lone publication waits for nobody, and many share a sync.
 read      Between two batches, at most READS_MAX: neither waits for long.
-idle      Every COLLECT_S the store collects what everybody has taken; at rest it looks for damage (`scrub`).
+collect   Every COLLECT_S the store collects what everybody has taken, in slices of some milliseconds: between two
+          batches too, but then for no more than one in COLLECT_SHARE of the time.
+idle      The store looks for damage (`scrub`).
 full      `StoreDown`: what was not written yet is dropped, and the core refuses what is to be kept. Then `StoreUp` with
           `is_full`: acknowledgements are written all the same, so that room can become free. Each PROBE_S the thread
           looks whether there is room, and says `StoreUp` without it.
@@ -23,6 +25,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -40,6 +43,7 @@ BATCH_WRITES_MAX: Final = 4_096
 # Reads between two batches: some milliseconds.
 READS_MAX: Final = 8
 COLLECT_S: Final = 1.0
+COLLECT_SHARE: Final = 4
 PROBE_S: Final = 1.0
 # Records that one look for damage checks, and how often: some milliseconds in five seconds. Forty million records are
 # looked through in a day of rest.
@@ -228,6 +232,8 @@ class Storing:
             self._write(self._next_batch(reads))
             for _ in range(min(READS_MAX, len(reads))):
                 self._read(reads.popleft())
+            # Also if there is always something to write: the file must not grow for ever.
+            self._guarded(self._collect_if_due)
 
     def _next_batch(self, reads: deque[Fetch]) -> list[Persist]:
         """The next writes, in order. Other work is done when what was persisted before it is written."""
@@ -298,30 +304,41 @@ class Storing:
     # --- idle ---
 
     def _rest_s(self) -> float:
+        """How long to wait for work before the next look at what else is due."""
+        if self._has_collectable:
+            return max(0.0, min(COLLECT_S, PROBE_S, self._collect_at - time.monotonic()))
         return min(COLLECT_S, PROBE_S, SCRUB_S)
 
     def _tend(self) -> None:
         """What a store needs now and then."""
         if self.is_broken:
             return
-        now = self._loop.time()
+        now = time.monotonic()
         if self._is_full and now >= self._probe_at:
             self._probe_at = now + PROBE_S
             if self._store.probe():
                 self._empty()
-        if self._has_collectable and now >= self._collect_at:
-            self._collect_at = now + COLLECT_S
-            self._collect()
-        elif now >= self._scrub_at:
+        if not self._collect_if_due() and now >= self._scrub_at:
             # A little of it at a time, as long as nobody wants anything else.
             self._scrub_at = now + SCRUB_S
             self._store.scrub(SCRUBBED_MAX)
 
-    def _collect(self) -> None:
+    def _collect_if_due(self) -> bool:
+        began = time.monotonic()
+        if self.is_broken or not self._has_collectable or began < self._collect_at:
+            return False
+        has_more = self._collect()
+        took = time.monotonic() - began
+        self._collect_at = began + (COLLECT_SHARE * took if has_more else COLLECT_S)
+        return True
+
+    def _collect(self) -> bool:
+        """Whether there is more to collect at once."""
         collected = self._store.collect(self._now())
         self._has_collectable = collected.more or bool(collected.records)
         for identity, count in collected.lost:
             log.warning("records dropped", extra={"broker": self._broker, "identity": identity, "count": count})
+        return collected.more
 
     # --- full and broken ---
 
@@ -329,7 +346,7 @@ class Storing:
         log.error("store full", extra={"broker": self._broker, "reason": reason})
         self._is_full = self._drops = True
         self.problem = reason
-        self._probe_at = self._loop.time() + PROBE_S
+        self._probe_at = time.monotonic() + PROBE_S
         self._post(StoreDown(reason), StoreUp(self._store.opened(), is_full=True))
 
     def _empty(self) -> None:

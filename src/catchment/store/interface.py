@@ -27,8 +27,9 @@ from catchment.errors import CatchmentError
 from catchment.routing.messages import Time
 from catchment.routing.stored import Fetch, Fetched, Opened, Persist
 
-# Records that one `collect` deletes at most: some hundred milliseconds. If there may be more, it says so.
-COLLECTED_MAX: Final = 10_000
+# Records that one `collect` deletes at most: some ten milliseconds, because whoever writes waits meanwhile. If there
+# may be more, it says so.
+COLLECTED_MAX: Final = 256
 
 
 class StoreError(CatchmentError):

@@ -42,7 +42,7 @@ from catchment.store.sql.database import Row, transaction
 from catchment.store.sql.examining import Examination, examined
 from catchment.store.sql.rebuilding import Rebuilt, rebuild
 from catchment.store.sql.reporting import status_of
-from catchment.store.sql.schema import create, migrate
+from catchment.store.sql.schema import TABLES, create, migrate
 from catchment.store.sql.store import SqlStore
 from catchment.store.sql.tables import State, Tables, load_state, save_state
 from catchment.store.witness import Testimony, Witness, read_testimony
@@ -361,6 +361,12 @@ def rebuild_schema(url: str, progress: Callable[[int], None]) -> Rebuilt:
     return rebuilt
 
 
+def _other_tables(database: PostgresDatabase, schema: str) -> list[str]:
+    """Tables in the schema that are not of the log: those of the HTTP side."""
+    rows = database.rows("SELECT tablename FROM pg_tables WHERE schemaname = ? ORDER BY tablename", (schema,))
+    return [name for (name,) in rows if name not in TABLES]
+
+
 def _made_anew(
     address: Address, source: PostgresDatabase, testimony: Testimony | None, progress: Callable[[int], None]
 ) -> tuple[Rebuilt, State]:
@@ -375,4 +381,6 @@ def _made_anew(
         with transaction(target):
             target.run(f"ALTER SCHEMA {quoted(address.schema)} RENAME TO {quoted(kept_as)}")
             target.run(f"ALTER SCHEMA {quoted(new)} RENAME TO {quoted(address.schema)}")
+            for name in _other_tables(target, kept_as):
+                target.run(f"ALTER TABLE {quoted(kept_as)}.{quoted(name)} SET SCHEMA {quoted(address.schema)}")
         return replace(rebuilt, kept_as=kept_as), tables.state

@@ -1,9 +1,9 @@
 """When a durable subscription takes effect: it is known at all storages that can be reached (rule 9).
 
 The broker that a client has asked floods the subscription. Each storage says `Knows` once it has stored its copy. When
-all storages that can be reached now have said so, and at least one has, the client is told (`TakeEffect`), with the names of those that
-cannot be reached: what is published at those is not kept for the client until they hear of it. The same holds for edits
-and cancellations.
+all storages that can be reached now have said so, and at least one has, the client is told (`TakeEffect`), with the
+names of those that cannot be reached: what is published at those is not kept for the client until they hear of it. The
+same holds for edits and cancellations.
 
 An answer may be lost with a path. So the broker asks again (`Ask`) while somebody has not answered.
 """

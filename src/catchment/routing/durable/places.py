@@ -53,7 +53,7 @@ class Places:
 
     def client_up(self, client: Client, message: ClientUp, now: Time) -> list[Action]:
         self._connected[message.identity] = (client, message)
-        actions = self.serve_if_connected(message.identity, now)
+        actions = self.serve_if_connected(message.identity, now, is_new=True)
         for log in sorted(message.positions):
             if storage := self._shared.paths.lost_by(log):
                 actions.append(TellLostLog(client, message.identity, storage, log))
@@ -74,13 +74,15 @@ class Places:
         self._serving.end(served.identity)
         return self.move(PlaceRow(served.identity, served.session, None), NOTHING_SAID, now)
 
-    def serve_if_connected(self, identity: str, now: Time) -> list[Action]:
+    def serve_if_connected(self, identity: str, now: Time, *, is_new: bool = False) -> list[Action]:
         """If an identity has durable subscriptions, and its client is here, it is served here. A group is served where
         its members are (`join`)."""
         table = self._shared.table
         is_durable = table.knows(identity) and not table.is_group(identity)
         if identity not in self._connected or not is_durable or identity in self._serving:
             return []
+        if not is_new and self._shared.table.place(identity).broker not in (None, self._shared.name):
+            return []  # Its connection here is dead, although nobody has noticed: it has gone elsewhere.
         client, message = self._connected[identity]
         before = table.place(identity).session
         session = message.session if message.session > before else session_after(before, now)
@@ -164,12 +166,13 @@ class Places:
             actions = self.move(row, arrival, now, source)
             if served is not None and self._shared.table.place(identity) == row:
                 actions += self._gone(served, message.broker)
-            return actions
+            # It was only by a clock that went back that it was taken for gone: it is still here.
+            return actions + (self.serve_if_connected(identity, now) if message.broker is None else [])
         if served is None:
             # From before a crash: nobody of that name is here. The neighbor must hear it too.
             return self.move(PlaceRow(identity, session, None), NOTHING_SAID, now)
         if session > served.session:
-            # The clock, of this broker or of the client, has gone back since a crash: others would prefer the session from before.
+            # A clock has gone back, ours or the client's: others would prefer the session from before.
             served.session = session_after(session, now)
             row = PlaceRow(identity, served.session, self._shared.name)
             return self.move(row, Arrival(served.positions), now)
@@ -178,8 +181,6 @@ class Places:
     def _gone(self, served: Served, broker: str | None) -> list[Action]:
         """An identity that was served here is elsewhere. Members of a group are told: they have to join there."""
         self._serving.end(served.identity)
-        # Its connection here is dead, although nobody has noticed: it must not be served again for that one's sake.
-        self._connected.pop(served.identity, None)
         where = "have gone" if broker is None else f"are at {broker}: connect there to join them"
         problem = BadIdError(f"the members of {shown(served.identity)} {where}")
         return [Refuse(client, problem) for client in served.members or ()]

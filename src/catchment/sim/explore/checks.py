@@ -3,7 +3,7 @@
 The checks look at what goes out of a core, and at the disks, which remember every record; they share no code with the
 core. ExplorationError for what must not be.
 
-I1  `due` never changes after a record is made, and I6, no epoch is used twice: a disk takes each epoch once (`disk.py`).
+I1  `due` never changes after a record is made, and I6, no epoch is used twice: a disk takes each once (`disk.py`).
 I2  Every span is true: of (after, upto], exactly these entries are for the identity, and all of them are synced.
 I3  A process of the reader gets exactly what it is due, once and in order.
 I4  What is confirmed is synced, and is in one log only.
@@ -86,7 +86,7 @@ def check_confirmed(world: World, seq: int, is_settled: bool) -> None:
 
 def check_written(world: World, broker: str, persist: Persist) -> None:
     """A storage writes something. Notes which session of the reader it has heard of."""
-    storage, reader, stale = world.brokers[broker], world.reader, world.stale
+    storage, stale = world.brokers[broker], world.stale
     for write in persist.writes:
         match write:
             case PlaceRow() if write.identity == READER.name and write.session > storage.session:

@@ -22,7 +22,7 @@ from catchment.model.notification import Notification
 from catchment.routing.parts.recall import RecallingMatcher
 
 # What most values are.
-_PLAIN: Final = frozenset((int, str, bool, type(None), bytes, float))
+_PLAIN: Final[frozenset[type]] = frozenset((int, str, bool, type(None), bytes, float))
 # Memory of what was copied, by the id of the original.
 _Memo = dict[int, Any]
 _ATOMS: Final = (
@@ -109,7 +109,8 @@ def _copy_object(original: Any, memo: _Memo) -> Any:
 
 def _copy_with_slots(kind: type, names: tuple[str, ...]) -> Callable[[Any, _Memo], Any]:
     def copier(original: Any, memo: _Memo) -> Any:
-        copy = memo[id(original)] = object.__new__(kind)
+        copy: Any = object.__new__(kind)
+        memo[id(original)] = copy
         for name in names:
             # A slot may be empty.
             if (value := getattr(original, name, memo)) is not memo:
@@ -147,7 +148,7 @@ class Folding:
 
     def __init__(self, ignored: frozenset[str] = frozenset(), relative: frozenset[str] = frozenset()) -> None:
         self._ignored, self._relative = ignored, relative
-        self._walkers: dict[type, _Walker] = dict.fromkeys(_PLAIN, _itself)
+        self._walkers: dict[Any, _Walker] = dict.fromkeys(_PLAIN, _itself)
         # Frozen values by number: their digests are short.
         self._numbers: dict[Hashable, int] = {}
 

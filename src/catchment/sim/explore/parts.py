@@ -26,7 +26,8 @@ FOLDING: Final = Folding(
     frozenset((
         "Outflow.asked", "Outflow.asked_at", "Sending._least", "Publisher.asked_at", "LinkStates.version",
         "LinkStates._agreed", "LinkStates._trees", "LinkStates._hops", "Paths._version", "Paths._reached",
-        "Paths._storages", "Table._owners", "Table._numbers", "Table._next_number", "Table.text_bytes", "Disk.log", "Disk.written",
+        "Paths._storages",
+        "Table._owners", "Table._numbers", "Table._next_number", "Table.text_bytes", "Disk.log", "Disk.written",
     )),
     frozenset(("Storage._serial", "Storage._stored", "Unstored.serial", "Disk.serial")),
 )  # fmt: skip

@@ -149,7 +149,8 @@ class _Search:
             number, step = self.reached[number]
             assert step is not None, "only the first state was reached by no step"
             steps.append(step)
-        return list(_texts(beginning(self.explored.bounds, self.explored.is_silent), steps[::-1]))
+        texts = list(_texts(beginning(self.explored.bounds, self.explored.is_silent), steps[::-1]))
+        return texts if last is not None else [*texts, "from here on nothing fails, and all timers fire"]
 
 
 def _texts(world: World, steps: list[Step]) -> Iterator[str]:

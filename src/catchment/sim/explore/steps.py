@@ -8,8 +8,8 @@ from typing import Final
 from msgspec import Struct
 
 from catchment.sim.explore.disk import ExplorationError
-from catchment.sim.explore.parts import BROKERS, PUBLICATIONS
-from catchment.sim.explore.world import DIRECTED, World, other_of
+from catchment.sim.explore.parts import BROKERS, PUBLICATIONS, Process
+from catchment.sim.explore.world import DIRECTED, World
 
 # Rounds in which a world without further faults must reach its goal: each fires all timers and does all that waits.
 ROUNDS_MAX: Final = 24
@@ -225,9 +225,7 @@ def _take_client_step(world: World, step: Step) -> None:
             world.fire(step.where, timer)
 
 
-def _forked(world: World):  # type: ignore[no-untyped-def]
-    from catchment.sim.explore.parts import Process
-
+def _forked(world: World) -> Process:
     old = world.reader
     return Process(None, old.session, dict(old.positions), {}, [], old.last)
 
@@ -265,6 +263,3 @@ def _bring_on(world: World) -> None:
     if world.reader.broker is None:
         world.connect_reader(next(filter(world.is_up, BROKERS)))
         _bring_on(world)
-
-
-__all__ = ["Step", "after", "check_arrives", "described", "has_arrived", "is_quiet", "other_of", "possible"]

@@ -17,8 +17,8 @@ publisher As the client's library does: keeps what is not confirmed, publishes i
 timers    Fire when nothing else is under way; a few may fire at any time.
 clock     Moves only when a broker is started. Nothing here compares times: all intervals are zero.
 
-Paths are settled at once: a record of links (`Reach`) that is first in line, or a row of the table that changes nothing,
-arrives before anything else happens.
+Paths are settled at once: a record of links (`Reach`) that is first in line, or a row of the table that changes
+nothing, arrives before anything else happens.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class World:
         self.brokers = {name: Broker(None, Disk(f"log-{name}")) for name in BROKERS}
         # By sender.
         self.channels: dict[str, tuple[BrokerMessage, ...]] = dict.fromkeys(BROKERS, ())
-        self.is_linked = self.is_cut = False
+        self.is_linked = self.is_cut = self.is_set_up = False
         self.reader = Process()
         # An older process of the reader that still runs.
         self.stale: Process | None = None
@@ -201,7 +201,11 @@ class World:
                 return True
             case Durable():
                 row = table.row(first.identity, first.id)
-                return row is not None and row.version >= first.version
+                is_known = row is not None and row.version >= first.version
+                if self.is_set_up and not is_known:
+                    # Copies of a core share its matcher, which is right as long as the table does not change.
+                    raise ExplorationError(f"{other_of(sender)} has stored {first!r}, and does not know it")
+                return is_known
             case Place():
                 return table.place(first.identity) == PlaceRow(first.identity, first.session, first.broker)
             case _:
@@ -364,6 +368,7 @@ def beginning(bounds: Bounds, is_silent: bool) -> World:
     world.connect_reader("B")
     world.connect_publisher("A")
     _settle(world)
+    world.is_set_up = True
     return world
 
 

@@ -25,7 +25,7 @@ from catchment.store.sql.small import Identity
 from catchment.store.sql.tables import Tables, Transaction
 
 # Records of `wide` that one call looks at.
-WIDE_ROWS_MAX: Final = 2_048
+WIDE_ROWS_MAX: Final = 256
 
 
 class _Work(Struct):

@@ -26,6 +26,7 @@ from catchment.store.sql.database import Database, transaction
 # 2: `log` says of each record whether it was collected or lost, and damaged records are kept in `quarantine`.
 SCHEMA_VERSION: Final = 2
 SMALL_TABLES: Final = ("durable", "place", "source_last", "position", "identity")
+TABLES: Final = ("meta", "log", "due", "wide", "quarantine", *SMALL_TABLES)
 # A record for more identities than this has one row in `wide`. Each row in `due` costs about a microsecond.
 WIDE_MIN: Final = 64
 

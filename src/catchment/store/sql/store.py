@@ -92,7 +92,8 @@ class SqlStore:
     def collect(self, now: Time) -> Collected:
         with self._guarded():
             collected = self._within_reserve(lambda: self._collector.collect(now), has_records=False)
-            self._database.tend(is_idle=True)
+            # Moving the write-ahead log takes longer than a slice of collecting: not before all is done.
+            self._database.tend(is_idle=not collected.more)
             return collected
 
     def scrub(self, records_max: int) -> int:

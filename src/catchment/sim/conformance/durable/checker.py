@@ -6,8 +6,8 @@ At every message    A span is true: of (after, upto], exactly these entries are 
                     A confirmation covers only what is synced, or what nobody is due.
 At every delivery   It comes from a synced record; on one connection nothing comes twice or is left out; no more wait
                     than a window holds.
-When it is taken    The application takes exactly what it is due, once and in the order of the log and of each publisher;
-                    a client that has lost its memory may take again what it had. What is told as lost is lost.
+When it is taken    The application takes exactly what it is due, once, in the order of the log and of each publisher; a
+                    client that has lost its memory may take again what it had. What is told as lost is lost.
 Acknowledged        Nothing that was not taken.
 Takes effect        All storages that are not named as missing have stored the change.
 When settled        Everything due was taken, acknowledged and confirmed, as far as storages can be reached; when the
@@ -139,8 +139,10 @@ class DurableChecker:
                 if share.upto > ledger.head:
                     raise ViolationError(f"{said}: only {ledger.head} is synced")
                 due = ledger.due(share.identity)
-                due = {epoch: ids for epoch, ids in due.items() if share.after < epoch <= share.upto}
                 entries = {span.entries[place][0]: ids for place, ids in share.entries}
+                # What is acknowledged may have been collected: the receiver has taken it, or begins above it.
+                first = max(share.after, share.floor)
+                due = {epoch: ids for epoch, ids in due.items() if first < epoch <= share.upto or epoch in entries}
                 if (
                     any(due.get(epoch) != ids for epoch, ids in entries.items())
                     or len(due) != len(entries) + share.lost
@@ -209,6 +211,10 @@ class DurableChecker:
         ledger, reading = self.ledgers[log], self.reading(identity, log)
         before = reading.most if reading.taken is None else reading.taken
         self.told_lost[identity, log] += lost
+        if lost:
+            raise ViolationError(
+                f"{identity} is told that {lost} are lost before {epoch} of {log}: nothing is dropped here"
+            )
         skipped = [each for each in ledger.due(identity) if before < each < epoch]
         if len(skipped) != lost:
             raise ViolationError(

@@ -68,6 +68,7 @@ class Player:
                 self.network.advance(step.after)
             self._do(step.doing)
             self.checker.check_acknowledged()
+            self._collect()
 
     def _do(self, doing: Doing) -> None:
         self._doers[type(doing)](doing)
@@ -291,6 +292,12 @@ class Player:
         for broker, core in network.cores.items():
             if core is not None and (alarms := getattr(core, "alarms", None)):
                 raise ViolationError(f"{broker} is alarmed: {alarms}")
+
+    def _collect(self) -> None:
+        """Stores delete what was taken, as brokers have them do now and then."""
+        for broker, store in self.network.stores.items():
+            if store.store is not None and not store.store.is_closed and broker not in self._bad_disks:
+                store.store.collect(self.network.now)
 
     def _check_collected(self, storage: str) -> None:
         store = self.network.stores[storage].store
