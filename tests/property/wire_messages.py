@@ -11,6 +11,7 @@ from catchment.routing.baselines import messages as baseline
 from catchment.routing.baselines.messages import AddressedHeader, Graft, Prune, Registration
 from catchment.routing.content_graph import messages as graph
 from catchment.routing.durable import messages as durable
+from catchment.routing.grid import messages as grid
 from catchment.routing.parts.distance_vectors import Distances
 from catchment.routing.parts.link_states import Links
 from catchment.routing.propagation.messages import Filtered
@@ -49,6 +50,7 @@ hops = st.integers(0, 2)
 node_ids = several(records)
 node_numbers = several(st.tuples(records, records))
 missing = several(st.tuples(records, records, records))
+units = st.lists(brokers, min_size=1, max_size=3).map(tuple)
 HEADERS: dict[type, st.SearchStrategy[Any]] = {
     said.Header: st.builds(said.Header, hops),
     siena.OriginHeader: st.builds(siena.OriginHeader, hops, brokers),
@@ -58,6 +60,9 @@ HEADERS: dict[type, st.SearchStrategy[Any]] = {
     ),
     graph.ContentHeader: st.builds(
         graph.ContentHeader, hops, texts, st.booleans(), counts, node_ids, node_numbers, texts, st.booleans()
+    ),
+    grid.GridHeader: st.builds(
+        grid.GridHeader, hops, several(units), st.lists(units, min_size=1, max_size=3).map(tuple)
     ),
     baseline.ReceiverHeader: st.builds(baseline.ReceiverHeader, hops, brokers, texts),
     baseline.TopicHeader: st.builds(baseline.TopicHeader, hops, brokers, records),
@@ -107,6 +112,8 @@ rows = st.builds(
     several(st.builds(summary.PatternIds, counts, texts, texts, ids)),
     ids,
 )
+gateways = st.builds(grid.Gateway, st.tuples(brokers, brokers), st.integers(0, 8), costs, units)
+counted = several(st.builds(grid.Counted, texts, some.filters, st.integers(1, 2**31)))
 named_ids = several(st.tuples(st.binary(max_size=3), ids))
 KINDS: dict[type, st.SearchStrategy[Any]] = {
     wire.Hello: st.builds(
@@ -198,6 +205,10 @@ KINDS: dict[type, st.SearchStrategy[Any]] = {
         summary.SummaryChange,
         *(records, records, several(texts), several(brokers), several(counts), several(counts), named_ids, rows, rows),
     ),
+    grid.Context: st.builds(grid.Context, units),
+    grid.Gateways: st.builds(grid.Gateways, units, brokers, records, several(gateways)),
+    grid.Profile: st.builds(grid.Profile, units, brokers, records, counted),
+    grid.ProfileChange: st.builds(grid.ProfileChange, units, brokers, records, records, counted, counted),
     Registration: st.builds(Registration, brokers, records, records, st.booleans(), several(subscribe | cancel)),
     baseline.Subscribed: st.builds(
         baseline.Subscribed,

@@ -48,6 +48,7 @@ from catchment.routing.content_graph.messages import (
     UnsubscribeNodes,
 )
 from catchment.routing.content_graph.settings import ContentGraphSettings
+from catchment.routing.grid.messages import Context, Gateways, GridHeader, GridSettings, Profile, ProfileChange
 from catchment.routing.messages import BrokerMessage, Header
 from catchment.routing.parts.distance_vectors import Distances
 from catchment.routing.parts.link_states import Links
@@ -228,6 +229,12 @@ def _content_graph(name: str, settings: ContentGraphSettings) -> RoutingCore[Any
     return ContentGraphCore(name, settings)
 
 
+def _grid(name: str, settings: GridSettings) -> RoutingCore[Any]:
+    from catchment.routing.grid.core import GridCore
+
+    return GridCore(name, settings)
+
+
 # --- the registry -------------------------------------------------------------------------------
 
 DEFAULT_SYSTEM: Final = "siena general"
@@ -324,6 +331,14 @@ _ALL: Final[tuple[RoutingSystem[Any], ...]] = (
             Recovered,
         ),
         ContentHeader,
+    ),
+    RoutingSystem(
+        "grid",
+        "units of brokers within units; each broker knows those around it, and notifications go from unit to unit",
+        GridSettings,
+        _grid,
+        (Context, Gateways, Profile, ProfileChange),
+        GridHeader,
     ),
     RoutingSystem(
         "flooding",

@@ -110,8 +110,8 @@ class DeliveryChecker:
     served: Callable[[Network, str], set[str]] = reachable
     # Whether a publisher surely hears that its publication is refused: not if nobody waits for the answer.
     hears_refusals: bool = True
-    # Whether no broker gets what it has no use for, while the network is settled.
-    wastes_nothing: bool = False
+    # Whether no broker gets what it has no use for, while the network is settled; or how to tell that of a network.
+    wastes_nothing: bool | Callable[[Network], bool] = False
     # Whether brokers find out what was lost on the way and tell clients: how much that is, is not known here.
     detects_losses: bool = False
     is_settled: bool = False
@@ -249,7 +249,8 @@ class DeliveryChecker:
         for client in network.clients.values():
             self._check_losses(client)
             self._check_refusals(client)
-        if self.is_settled and self.wastes_nothing and network.unwanted != self._unwanted:
+        is_thrifty = self.wastes_nothing(network) if callable(self.wastes_nothing) else self.wastes_nothing
+        if self.is_settled and is_thrifty and network.unwanted != self._unwanted:
             count = network.unwanted - self._unwanted
             raise ViolationError(f"brokers got {count} notifications that they have no use for")
         self._unwanted = network.unwanted

@@ -17,6 +17,7 @@ from typing import Any, Final
 from catchment.errors import InputError
 from catchment.routing.messages import SECOND
 from catchment.routing.systems import SYSTEMS, RoutingSystem, system_named
+from catchment.sim.conformance import places
 from catchment.sim.conformance.checkers import Network, reachable
 from catchment.sim.conformance.ideals.baselines import (
     centralized_tables,
@@ -30,6 +31,7 @@ from catchment.sim.conformance.ideals.baselines import (
 from catchment.sim.conformance.ideals.content_graph import content_graph_tables
 from catchment.sim.conformance.ideals.delegating import delegating_tables
 from catchment.sim.conformance.ideals.general import general_tables
+from catchment.sim.conformance.ideals.grid import grid_tables, is_whole, served_by_units
 from catchment.sim.conformance.ideals.hop_by_hop import acyclic_tables, advertising_tables, hierarchical_tables
 from catchment.sim.conformance.ideals.hybrid import hybrid_tables
 from catchment.sim.conformance.ideals.merging import (
@@ -45,7 +47,6 @@ from catchment.sim.conformance.ideals.multicast import (
     equal_or_expired_filters_in_the_last_tree,
     equal_prunes,
     expired_and_unwanted,
-    last_broker,
     sound_filters,
     sound_filters_in_one_tree,
     sound_filters_in_the_last_tree,
@@ -54,9 +55,9 @@ from catchment.sim.conformance.ideals.multicast import (
 )
 from catchment.sim.conformance.ideals.summary import summary_tables
 from catchment.sim.conformance.ideals.tables import Ideal
+from catchment.sim.conformance.places import Settings
 from catchment.sim.conformance.playable import Playable
 from catchment.sim.hybrid import (
-    as_hybrid,
     clusters_in_acyclic,
     hierarchies_in_general,
     random_hybrid,
@@ -80,8 +81,6 @@ BUDGET_COMPARISONS: Final = 3
 # How long brokers of `summary` wait for the next propagation: so long that nothing is under way between two of them.
 SUMMARY_PERIOD_MS: Final = 50.0
 
-# Settings as they are written in a file.
-Settings = Mapping[str, Any]
 # What each broker has to know of its place in a network, if all are told these settings.
 Places = Callable[[Topology, Settings], Mapping[str, Settings]]
 
@@ -103,8 +102,9 @@ class Entry:
     # Whether notifications take the shortest way.
     is_direct: bool = True
     # Whether no broker gets notifications that it has no use for. Masters and the center get all, what is merged
-    # imperfectly lets more through, and overlapping topics bring the same again.
-    wastes_nothing: bool = True
+    # imperfectly lets more through, and overlapping topics bring the same again. In some networks a system wastes
+    # nothing, and in others something.
+    wastes_nothing: bool | Callable[[Network], bool] = True
     # Whether clients are told what was lost on the way while the network changed.
     detects_losses: bool = False
     # Whether tables depend on the order in which filters came, not only on what is wanted.
@@ -146,61 +146,20 @@ class Entry:
         return lambda broker: make(broker, given[broker])
 
 
-# --- settings by place --------------------------------------------------------------------------
+# --- entries of one system with different settings ---------------------------------------------
 
 
-def _masters(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
-    return {broker: {"master": master} if master else {} for broker, master in topology.masters().items()}
-
-
-def _masters_around_hierarchical(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
-    return _masters(topology, settings) if settings.get("around") == "hierarchical" else {}
-
-
-def _center(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
-    return {broker: {"center": topology.brokers[0]} for broker in topology.brokers}
-
-
-def _last_as_root(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
-    return {broker: {"root": last_broker(topology)} for broker in topology.brokers}
-
-
-def _rendezvous(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
-    return {broker: {"rendezvous": topology.brokers[0]} for broker in topology.brokers}
-
-
-def _scoped_rendezvous(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
-    """Three namespaces with one rendezvous point: so a publisher's notifications come in order across namespaces."""
-    first = topology.brokers[0]
-    scopes = [
-        {"name": "north and south", "scope": "place in ('north', 'south')", "rendezvous": first},
-        {"name": "east", "scope": "place = 'east' and level > 2", "rendezvous": first},
-    ]
-    return {broker: {"rendezvous": first, "scopes": scopes} for broker in topology.brokers}
-
-
-def _units(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
-    by_place: dict[str, Settings] = {}
-    for broker, memberships in as_hybrid(topology).memberships().items():
-        units = []
-        for member in memberships:
-            master = {} if member.master is None else {"master": member.master}
-            units.append({"unit": member.unit, "kind": member.kind, "neighbors": sorted(member.neighbors), **master})
-        by_place[broker] = {"units": units}
-    return by_place
-
-
-def _advertising_units(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
-    if any(unit.kind != "advertising" for unit in as_hybrid(topology).units):
-        raise InputError("units are to be of kind advertising here: for others use siena hybrid")
-    return _units(topology, settings)
-
-
-def _virtual_degrees(topology: Topology, settings: Settings) -> Mapping[str, Settings]:
-    """The broker with most links has a virtual degree, less than its own. Only the suite has this."""
-    neighbors = topology.neighbors()
-    hub = max(topology.brokers, key=lambda broker: len(neighbors[broker]))
-    return {hub: {"degree": 1}}
+def _grid(levels: int) -> Entry:
+    return Entry(
+        "grid",
+        ANY_NETWORK,
+        grid_tables,
+        places.contexts,
+        {"levels": levels},
+        served=served_by_units(levels),
+        # A notification for a unit that is split may come to the part that does not want it.
+        wastes_nothing=is_whole(levels),
+    )
 
 
 # --- entries ------------------------------------------------------------------------------------
@@ -211,14 +170,14 @@ HYBRIDS: Final = ("hierarchies in general", "clusters in acyclic", "three deep",
 ADVERTISING_HYBRIDS: Final = ("advertising units",)
 ENTRIES: Final[dict[str, Entry]] = {
     "siena acyclic": Entry("siena acyclic", TREES, acyclic_tables),
-    "siena hierarchical": Entry("siena hierarchical", TREES, hierarchical_tables, _masters, wastes_nothing=False),
+    "siena hierarchical": Entry("siena hierarchical", TREES, hierarchical_tables, places.masters, wastes_nothing=False),
     "siena advertising": Entry("siena advertising", TREES, advertising_tables, needs_advertisements=True),
     "siena delegating": Entry("siena delegating", TREES, delegating_tables, needs_advertisements=True),
     "siena merging": Entry(
         "siena merging",
         TREES,
         merging_tables,
-        _masters_around_hierarchical,
+        places.masters_around_hierarchical,
         {"batch_ms": MERGING_BATCH_MS},
         depends_on_order=True,
     ),
@@ -234,7 +193,7 @@ ENTRIES: Final[dict[str, Entry]] = {
         "siena merging",
         TREES,
         hierarchical_merging_tables,
-        _masters_around_hierarchical,
+        places.masters_around_hierarchical,
         {"batch_ms": MERGING_BATCH_MS, "around": "hierarchical"},
         depends_on_order=True,
         wastes_nothing=False,
@@ -289,7 +248,7 @@ ENTRIES: Final[dict[str, Entry]] = {
         "propagation",
         ANY_NETWORK,
         equal_or_expired_filters_in_the_last_tree,
-        _last_as_root,
+        places.last_as_root,
         {"tree": "one", "filter_timeout_s": FILTER_TIMEOUT_S, "publisher_timeout_s": PUBLISHER_TIMEOUT_S},
         converge=expired_and_unwanted(round(FILTER_TIMEOUT_S * SECOND)),
         sound=sound_filters_in_the_last_tree,
@@ -310,7 +269,7 @@ ENTRIES: Final[dict[str, Entry]] = {
         "summary",
         ANY_NETWORK,
         summary_tables,
-        _virtual_degrees,
+        places.virtual_degrees,
         {"subsumes": True, "period_ms": SUMMARY_PERIOD_MS, "next_broker": "spread"},
         is_direct=False,
         wastes_nothing=False,
@@ -320,7 +279,7 @@ ENTRIES: Final[dict[str, Entry]] = {
         "centralized",
         ANY_NETWORK,
         centralized_tables,
-        _center,
+        places.center,
         served=served_centrally,
         is_direct=False,
         wastes_nothing=False,
@@ -352,7 +311,7 @@ ENTRIES: Final[dict[str, Entry]] = {
         "content graph",
         ANY_NETWORK,
         content_graph_tables,
-        _rendezvous,
+        places.rendezvous,
         served=served_centrally,
         is_direct=False,
         detects_losses=True,
@@ -361,7 +320,7 @@ ENTRIES: Final[dict[str, Entry]] = {
         "content graph",
         ANY_NETWORK,
         content_graph_tables,
-        _rendezvous,
+        places.rendezvous,
         {"forwarding": "minimal", "preprocessing": "central"},
         served=served_centrally,
         is_direct=False,
@@ -372,7 +331,7 @@ ENTRIES: Final[dict[str, Entry]] = {
         "content graph",
         ANY_NETWORK,
         content_graph_tables,
-        _rendezvous,
+        places.rendezvous,
         {"forwarding": "stored"},
         served=served_centrally,
         is_direct=False,
@@ -382,7 +341,7 @@ ENTRIES: Final[dict[str, Entry]] = {
         "content graph",
         ANY_NETWORK,
         content_graph_tables,
-        _rendezvous,
+        places.rendezvous,
         {"forwarding": "lists"},
         served=served_centrally,
         is_direct=False,
@@ -392,7 +351,7 @@ ENTRIES: Final[dict[str, Entry]] = {
         "content graph",
         ANY_NETWORK,
         content_graph_tables,
-        _rendezvous,
+        places.rendezvous,
         # Timers that fire within a run: most are set for minutes.
         {"adaptive": True, "refresh_s": 0.1, "expiry_s": 0.35},
         served=served_centrally,
@@ -403,16 +362,19 @@ ENTRIES: Final[dict[str, Entry]] = {
         "content graph",
         ANY_NETWORK,
         content_graph_tables,
-        _scoped_rendezvous,
+        places.scoped_rendezvous,
         {"offline": True},
         served=served_centrally,
         is_direct=False,
         detects_losses=True,
     ),
+    "grid": _grid(2),
+    "grid of one level": _grid(1),
+    "grid of three levels": _grid(3),
     "siena general": Entry("siena general", ANY_NETWORK, general_tables),
-    "siena hybrid": Entry("siena hybrid", HYBRIDS, hybrid_tables, _units, wastes_nothing=False),
+    "siena hybrid": Entry("siena hybrid", HYBRIDS, hybrid_tables, places.units, wastes_nothing=False),
     "siena hybrid advertising": Entry(
-        "siena hybrid", ADVERTISING_HYBRIDS, hybrid_tables, _advertising_units, needs_advertisements=True
+        "siena hybrid", ADVERTISING_HYBRIDS, hybrid_tables, places.advertising_units, needs_advertisements=True
     ),
 }
 

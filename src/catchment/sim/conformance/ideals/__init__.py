@@ -13,5 +13,6 @@ hybrid         siena hybrid
 summary        summary
 multicast      propagation, dvmrp
 content_graph  content graph
+grid           grid
 baselines      flooding, centralized, unicast, overlapping multicast, disjunctive multicast, perfect
 """
