@@ -5,8 +5,8 @@ import pytest
 from catchment.routing.systems import SYSTEMS
 from catchment.sim.conformance.durable.runs import durable_outcome_of, durable_runs
 
-# Some fifty of each system: they take 35 ms each.
-RUNS = 1_000
+# Some twenty of each system and more: they take 35 ms each. `./dev soak --durable --short` makes more.
+RUNS = 500
 AT_ONCE = 100
 
 

@@ -276,7 +276,7 @@ def test_nothing_is_left_of_clients_that_are_gone():
                     await (raw.close() if round % 2 else raw.__aexit__())
             await until(lambda: not b.connections)
             await until(lambda: not b.node.clients)
-            assert (b._by_who, b.credits.owed, b._dialing, b._timers) == ({}, {}, {}, {})
+            assert (b._by_who, b.credits.owed, b._dialing, b._timers.count) == ({}, {}, {}, 0)
             assert len(b.node.core.clients) == 0
             assert _timers_count() <= before + 3
 
